@@ -1,0 +1,20 @@
+"""How Hypothesis behaves here: repeatable in `make test`, exploring in `make soak`."""
+
+from hypothesis import HealthCheck, settings
+
+# No deadline: a slow machine is not a wrong law. A failure prints the line that repeats it.
+settings.register_profile(
+    "house",
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "soak",
+    parent=settings.get_profile("house"),
+    derandomize=False,
+    max_examples=2_000,
+    stateful_step_count=200,
+)
+settings.load_profile("house")
