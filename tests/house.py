@@ -82,13 +82,13 @@ WALLS = {
 # Rooms that run on the standard library alone: the pure ones, and what is installed in a VM.
 STANDARD_LIBRARY_ROOMS = PURE_ROOMS | {"clock", "client", "agent"}
 
-# docs/STYLE.md, "The words": the one in front is not used, the one behind is.
+# docs/STYLE.md, "The words", as far as a word has no other use here: the one in front is not
+# used, the one behind is.
 WORDS = {
     "ack": "approval",
     "cancelled": "canceled",
     "outage": "impact",
     "subscribed": "enabled",
-    "targets": "resources",
     "tenant": "scope",
 }
 EMPTY_NAMES = frozenset({"common", "helper", "helpers", "manager", "misc", "util", "utils"})
@@ -330,10 +330,12 @@ def unlisted(names: list[str], page: str) -> list[str]:
     return [name for name in names if not re.search(rf"[`(/]{re.escape(name)}(\.py)?[`)/]", page)]
 
 
-def missing_engine_files(page: str) -> list[str]:
-    """Engine files that a page speaks of and that are not there."""
-    spoken_of = sorted(set(re.findall(r"`engine/(\w+\.py)`", page)))
-    return [name for name in spoken_of if not (PACKAGE / "engine" / name).is_file()]
+def missing_files(page: str, files: list[str]) -> list[str]:
+    """Python files that a page speaks of, by the end of their path, and that are not there."""
+    spoken_of = sorted(set(re.findall(r"`([\w/]+\.py)`", page)))
+    return [
+        name for name in spoken_of if not any(f"/{file}".endswith(f"/{name}") for file in files)
+    ]
 
 
 def missing_targets(page: str, makefile: str) -> list[str]:
