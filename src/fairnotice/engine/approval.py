@@ -1,0 +1,239 @@
+"""Rules 2, 3, 5 and 16: what an event still waits for, and who lets it go."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from fairnotice.engine.answers import Accepted
+from fairnotice.engine.changes import (
+    EndpointChanged,
+    EndpointRemoved,
+    EventApproved,
+    EventConfirmed,
+    EventPostponed,
+    OperationChanged,
+)
+from fairnotice.engine.effects import Matter
+from fairnotice.engine.notice import whole_second
+from fairnotice.engine.refusal import Code, refuse
+from fairnotice.model import Approval, Endpoint, Event, EventType, Requester, Role
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fairnotice.engine.commands import (
+        Approve,
+        Confirm,
+        JoinEndpoint,
+        LeaveEndpoint,
+        Postpone,
+        Release,
+    )
+    from fairnotice.engine.draft import Draft
+
+# Two readings of a monotonic clock that should be equal may differ by rounding.
+CLOCK_ROUNDING_SECONDS = 1e-6
+
+
+# ---- What a Scheduled event waits for ----
+
+
+def cleared_at(draft: Draft, event: Event) -> datetime:
+    """When the event stops, or stopped, holding up its operation: approved, or NotBefore."""
+    cleared = _approved_at(event)
+    if event.type is EventType.TERMINATE and event.approval is not None:
+        others = (_approved_at(other) for other in _terminates_before(draft, event))
+        cleared = min(event.not_before, max((cleared, *others)))
+    return cleared
+
+
+def _approved_at(event: Event) -> datetime:
+    if event.approval is None:
+        return event.not_before
+    return min(event.approval.at, event.not_before)
+
+
+def _terminates_before(draft: Draft, event: Event) -> list[Event]:
+    """Rule 16: Terminates of the scale set announced before this one, or by its command."""
+    request = draft.operations[event.operation].request
+    scale_set = draft.scopes[event.scope].of
+    waiting = (draft.events[other] for other in draft.terminates_in_set.get(scale_set, ()))
+    return [
+        other
+        for other in waiting
+        if other.revision < event.revision or draft.operations[other.operation].request == request
+    ]
+
+
+def held_by(event: Event) -> tuple[str, ...]:
+    """Nodes whose endpoints an unapproved event waits for although its time has come."""
+    return () if event.approval is not None else event.unconfirmed
+
+
+def unelapsed_seconds(draft: Draft, event: Event) -> float:
+    """What is missing of the notice on the clock that nobody can set (rule 25)."""
+    if event.approval is not None or event.life != draft.life.number:
+        return 0.0
+    missing = event.elapsed_at - draft.moment.monotonic
+    return missing if missing > CLOCK_ROUNDING_SECONDS else 0.0
+
+
+# ---- Who lets it go ----
+
+
+def approve(draft: Draft, command: Approve) -> Accepted:
+    """Approve all of these events, or none where one was never seen by who approves."""
+    events = [_seen_event(draft, event_id, command.by) for event_id in command.events]
+    for event in dict.fromkeys(events):
+        if event.scheduled and event.approval is None:
+            approval = Approval(command.by.name, draft.now)
+            draft.record(EventApproved(draft.now, event._replace(approval=approval)))
+            draft.candidates[event.operation] = None
+            consider_terminates(draft, event)
+    return Accepted(events=tuple(event.id for event in events))
+
+
+def consider_terminates(draft: Draft, event: Event) -> None:
+    """Those that waited for this Terminate may go now (rule 16)."""
+    if event.type is EventType.TERMINATE:
+        scale_set = draft.scopes[event.scope].of
+        for other in draft.terminates_in_set.get(scale_set, ()):
+            draft.candidates[draft.events[other].operation] = None
+
+
+def _seen_event(draft: Draft, event_id: str, by: Requester) -> Event:
+    """The event, if whoever asks could see it: a VM sees only its own scope's."""
+    event = draft.events.get(event_id.upper())
+    if event is not None and event.gone_at is not None:
+        remembered = timedelta(seconds=draft.timing.remembered_seconds)
+        event = event if draft.now <= event.gone_at + remembered else None
+    if event is not None and by.role is Role.VM:
+        vm = draft.vms.get(by.name)
+        event = event if vm is not None and vm.scope == event.scope else None
+    if event is None:
+        refuse(
+            Code.NOT_FOUND,
+            f"EventId not found: {event_id}.",
+            "Read the document again; an event is known for a day after it is gone.",
+            rule=3,
+        )
+    return event
+
+
+def postpone(draft: Draft, command: Postpone) -> Accepted:
+    """Give more notice: a visible change, and only before anybody approved."""
+    event = operators_event(draft, command.event, command.by, rule=2)
+    if not event.scheduled:
+        _refuse_late(event, "postponed")
+    if event.approval is not None:
+        refuse(
+            Code.CONFLICT,
+            f"{event.approval.by} has approved {event.id} already.",
+            "Cancel it and ask anew for a later time.",
+            rule=2,
+            event=event.id,
+        )
+    not_before = whole_second(command.not_before)
+    if not_before < event.not_before:
+        refuse(
+            Code.INVALID,
+            "An event is never brought forward.",
+            f"Give an instant after {event.not_before:%Y-%m-%d %H:%M:%S} UTC.",
+            rule=2,
+            event=event.id,
+        )
+    if not_before > event.not_before:
+        put_off(draft, event._replace(not_before=not_before))
+    return Accepted(operations=(event.operation,), events=(event.id,))
+
+
+def put_off(draft: Draft, event: Event) -> None:
+    """Write down a later NotBefore, for the event and for the operation as a whole."""
+    draft.record(EventPostponed(draft.now, event))
+    operation = draft.operations[event.operation]
+    if event.not_before > operation.not_before:
+        later = operation._replace(not_before=event.not_before)
+        draft.record(OperationChanged(draft.now, later))
+    draft.wake(event.not_before, Matter.OPERATION, event.operation)
+
+
+def operators_event(draft: Draft, event_id: str, by: Requester, rule: int) -> Event:
+    """The event that an operator names."""
+    if by.role is not Role.OPERATOR:
+        refuse(Code.FORBIDDEN, "Only an operator may do that.", "Ask one.", rule=rule)
+    event = draft.events.get(event_id.upper())
+    if event is None:
+        refuse(Code.NOT_FOUND, f"There is no event {event_id}.", "List the events.", rule=rule)
+    return event
+
+
+def _refuse_late(event: Event, what: str) -> None:
+    refuse(
+        Code.CONFLICT,
+        f"{event.id} is {event.status} and cannot be {what}.",
+        "Only what is still Scheduled can.",
+        rule=6,
+        event=event.id,
+    )
+
+
+# ---- Endpoints that have to confirm (rule 5) ----
+
+
+def release(draft: Draft, command: Release) -> Accepted:
+    """An operator decides that nobody waits for unconfirmed endpoints any more."""
+    event = operators_event(draft, command.event, command.by, rule=5)
+    if not event.scheduled:
+        _refuse_late(event, "released")
+    if event.unconfirmed:
+        _confirmed(draft, event, ())
+    return Accepted(operations=(event.operation,), events=(event.id,))
+
+
+def join_endpoint(draft: Draft, command: JoinEndpoint) -> Accepted:
+    """From now on events for VMs of this node wait until its endpoint shows them."""
+    if command.node not in draft.nodes:
+        refuse(Code.NOT_FOUND, f"There is no node {command.node}.", "Add it to the fleet.", rule=5)
+    if command.node not in draft.endpoints:
+        draft.record(EndpointChanged(draft.now, Endpoint(command.node)))
+    return Accepted()
+
+
+def leave_endpoint(draft: Draft, command: LeaveEndpoint) -> Accepted:
+    """Nobody waits for this endpoint any more."""
+    endpoint = draft.endpoints.get(command.node)
+    if endpoint is not None:
+        draft.record(EndpointRemoved(draft.now, endpoint))
+        _confirm_up_to(draft, command.node, draft.revision)
+    return Accepted()
+
+
+def confirm(draft: Draft, command: Confirm) -> Accepted:
+    """The endpoint shows all that was announced up to this revision."""
+    endpoint = draft.endpoints.get(command.node)
+    if endpoint is None:
+        refuse(
+            Code.NOT_FOUND,
+            f"{command.node} has no endpoint of its own.",
+            "Let it join first.",
+            rule=5,
+        )
+    if command.revision > endpoint.confirmed_revision:
+        confirmed = endpoint._replace(confirmed_revision=command.revision)
+        draft.record(EndpointChanged(draft.now, confirmed))
+        _confirm_up_to(draft, command.node, command.revision)
+    return Accepted()
+
+
+def _confirm_up_to(draft: Draft, node: str, revision: int) -> None:
+    for event_id in draft.unconfirmed_on_node.get(node, ()):
+        event = draft.events[event_id]
+        if event.unconfirmed_since <= revision:
+            rest = tuple(other for other in event.unconfirmed if other != node)
+            _confirmed(draft, event, rest)
+
+
+def _confirmed(draft: Draft, event: Event, unconfirmed: tuple[str, ...]) -> None:
+    draft.record(EventConfirmed(draft.now, event._replace(unconfirmed=unconfirmed)))
+    draft.candidates[event.operation] = None

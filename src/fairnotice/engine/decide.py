@@ -1,0 +1,187 @@
+"""`decide(fleet, command, now)`: the law, asked one question. It never changes the fleet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fairnotice.engine import (
+    approval,
+    commands,
+    downtime,
+    enabling,
+    evacuation,
+    fleet_changes,
+    forecast,
+    forgetting,
+    impacts,
+    nodes,
+    power,
+    rollout,
+    users,
+)
+from fairnotice.engine.answers import Accepted, Decision, Forecast
+from fairnotice.engine.documents import move_incarnations
+from fairnotice.engine.draft import Draft
+from fairnotice.engine.effects import Matter, Subject
+from fairnotice.engine.ending import finish
+from fairnotice.engine.kinds import ROLLED_OUT
+from fairnotice.engine.refusal import Code, Refusal, Refused, refuse
+from fairnotice.engine.start import start_what_may
+from fairnotice.errors import ClockWentBack
+from fairnotice.model import OperationKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairnotice.engine.commands import Command, NodeOperation, StartRollout, Tick
+    from fairnotice.engine.fleet import Fleet
+    from fairnotice.model import Moment
+
+
+def decide(fleet: Fleet, command: Command, now: Moment) -> Decision | Refusal:
+    """What the command changes, or why it is refused. Apply the changes in their order."""
+    _must_not_go_back(fleet, command, now)
+    draft = Draft(fleet, now)
+    try:
+        answer = _answer(draft, command)
+    except Refused as refused:
+        return refused.refusal
+    while draft.candidates or draft.ended_operations:
+        start_what_may(draft)
+        rollout.follow_operations(draft)
+    move_incarnations(draft)
+    return Decision(
+        tuple(draft.changes), tuple(draft.effects), answer, tuple(dict.fromkeys(draft.warnings))
+    )
+
+
+def _must_not_go_back(fleet: Fleet, command: Command, now: Moment) -> None:
+    """Rule 25: only a new life of the process may begin before the last record."""
+    recorded_at = fleet.recorded_at or now.wall
+    if now.wall < recorded_at and not isinstance(command, commands.Restarted):
+        raise ClockWentBack(f"now is {now.wall}, the last record is of {recorded_at}")
+
+
+def _answer(draft: Draft, command: Command) -> Accepted | Forecast:
+    if isinstance(command, commands.Asked):
+        key = command.idempotency_key
+        if key is not None and key in draft.request_by_key:
+            return _answer_again(draft, draft.request_by_key[key])
+        if command.id in draft.requests or command.id in draft.rollouts:
+            refuse(
+                Code.CONFLICT,
+                f"The id {command.id} is taken.",
+                "Give each command an id of its own; repeat one with an idempotency key.",
+                rule=19,
+            )
+    return HANDLERS[type(command)](draft, command)
+
+
+def _answer_again(draft: Draft, request_id: str) -> Accepted:
+    """Rule 19: an equal idempotency key means the same request."""
+    request = draft.requests.get(request_id)
+    if request is None:
+        return Accepted(request=request_id)
+    operations = [draft.operations[name] for name in request.operations if name in draft.operations]
+    events = tuple(event for operation in operations for event in operation.events)
+    return Accepted(request.id, request.operations, events, request.left)
+
+
+def _tick(draft: Draft, command: Tick) -> Accepted:
+    for subject in dict.fromkeys(command.subjects):
+        LOOKS[subject.matter](draft, subject)
+    return Accepted()
+
+
+def _look_at_operation(draft: Draft, subject: Subject) -> None:
+    operation = draft.operations.get(subject.id)
+    if operation is None:
+        return
+    if operation.pending:
+        draft.consider((operation.id,))
+        for event in operation.events:
+            approval.consider_terminates(draft, draft.events[event])
+    else:
+        forgetting.forget_operation(draft, operation)
+
+
+def _look_at_impact(draft: Draft, subject: Subject) -> None:
+    impacts.limit_passed(draft, subject.id)
+
+
+def _look_at_event(draft: Draft, subject: Subject) -> None:
+    event = draft.events.get(subject.id)
+    if event is not None and event.visible and event.settling_since is not None:
+        finish(draft, event.operation)
+
+
+def _look_at_scope(draft: Draft, subject: Subject) -> None:
+    enabling.look_at_scope(draft, subject.id)
+
+
+def _look_at_rollout(draft: Draft, subject: Subject) -> None:
+    rollout.look_at_rollout(draft, subject.id)
+    forgetting.forget_rollout(draft, subject.id)
+
+
+def _node_operation(draft: Draft, command: NodeOperation) -> Accepted:
+    if command.kind not in ROLLED_OUT:
+        refuse(
+            Code.INVALID,
+            f"{command.kind} is nothing an operator plans on a node.",
+            f"Choose one of {', '.join(ROLLED_OUT)}.",
+        )
+    if command.kind is OperationKind.EVACUATION:
+        return evacuation.evacuate(draft, command)
+    return nodes.node_operation(draft, command)
+
+
+def _start_rollout(draft: Draft, command: StartRollout) -> Accepted | Forecast:
+    if command.dry_run:
+        return forecast.forecast(draft, command)
+    return rollout.start_rollout(draft, command)
+
+
+LOOKS: dict[Matter, Callable[[Draft, Subject], None]] = {
+    Matter.OPERATION: _look_at_operation,
+    Matter.IMPACT: _look_at_impact,
+    Matter.EVENT: _look_at_event,
+    Matter.SCOPE: _look_at_scope,
+    Matter.ROLLOUT: _look_at_rollout,
+}
+
+HANDLERS: dict[type, Callable[[Draft, Any], Accepted | Forecast]] = {
+    commands.Restart: users.restart,
+    commands.Redeploy: users.redeploy,
+    commands.Evict: users.evict,
+    commands.Delete: users.delete,
+    commands.ScaleIn: users.scale_in,
+    commands.Cancel: users.cancel,
+    commands.Stop: power.stop,
+    commands.Start: power.start,
+    commands.Deallocate: power.deallocate,
+    commands.NodeOperation: _node_operation,
+    commands.PredictFailure: nodes.predict_failure,
+    commands.FailNode: nodes.fail_node,
+    commands.Cordon: nodes.cordon,
+    commands.Uncordon: nodes.uncordon,
+    commands.ReportReachable: nodes.report_reachable,
+    commands.StartRollout: _start_rollout,
+    commands.PauseRollout: rollout.pause_rollout,
+    commands.ResumeRollout: rollout.resume_rollout,
+    commands.CancelRollout: rollout.cancel_rollout,
+    commands.Approve: approval.approve,
+    commands.Postpone: approval.postpone,
+    commands.Release: approval.release,
+    commands.JoinEndpoint: approval.join_endpoint,
+    commands.LeaveEndpoint: approval.leave_endpoint,
+    commands.Confirm: approval.confirm,
+    commands.ReportServed: enabling.report_served,
+    commands.ReportUnserved: enabling.report_unserved,
+    commands.ReportOutcome: impacts.report_outcome,
+    commands.Tick: _tick,
+    commands.Restarted: downtime.restarted,
+    commands.ApplyFleet: fleet_changes.apply_fleet,
+    commands.SetPolicy: fleet_changes.set_policy,
+    commands.SetTerminateNotice: fleet_changes.set_terminate_notice,
+}

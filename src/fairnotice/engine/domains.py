@@ -1,0 +1,59 @@
+"""Rule 22, its heart: one update domain and one fault domain of a scope at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairnotice.engine.kinds import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from fairnotice.engine.announce import Domain
+    from fairnotice.engine.tables import Tables
+    from fairnotice.model import Node, Operation, Vm
+
+
+def two_domains(vms: Iterable[Vm]) -> Vm | None:
+    """A VM whose scope has another update domain among these VMs; None where none meet."""
+    domains: dict[str, int | None] = {}
+    for vm in vms:
+        if domains.setdefault(vm.scope, vm.update_domain) != vm.update_domain:
+            return vm
+    return None
+
+
+def in_the_way(tables: Tables, node: Node, touches: Iterable[Domain]) -> Operation | None:
+    """An operation because of which none may be announced on this node: it counts already."""
+    conflicting = _conflicting(tables, node.name, node.fault_domain, touches)
+    return next((operation for operation in conflicting if _counts(operation)), None)
+
+
+def is_held_by_another(tables: Tables, operation: Operation) -> bool:
+    """Whether something already strikes another domain of a scope that a rollout is to touch.
+
+    A rollout announces only where nothing else is live. What came after that and started first,
+    a failure above all, is waited for: two domains are never down by the rollout's doing.
+    """
+    conflicting = _conflicting(tables, operation.node, operation.fault_domain, operation.touches)
+    return any(not other.pending for other in conflicting)
+
+
+def _counts(operation: Operation) -> bool:
+    """Failures and predictions count once started, everything else once announced."""
+    return KINDS[operation.kind].counts_announced or not operation.pending
+
+
+def _conflicting(
+    tables: Tables, node: str | None, fault_domain: int | None, touches: Iterable[Domain]
+) -> Iterator[Operation]:
+    """Live operations on other nodes that have another domain of one of these scopes."""
+    for scope, update_domain in touches:
+        if update_domain is None:  # a standalone VM conflicts with nobody
+            continue
+        for other_id in tables.platform_in_scope.get(scope, ()):
+            other = tables.operations[other_id]
+            if other.node != node and (
+                other.fault_domain != fault_domain or (scope, update_domain) not in other.touches
+            ):
+                yield other

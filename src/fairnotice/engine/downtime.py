@@ -1,0 +1,86 @@
+"""Rules 24 and 25: what a new life of the process has to make good."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from fairnotice.engine.answers import Accepted
+from fairnotice.engine.approval import put_off
+from fairnotice.engine.changes import LifeBegan
+from fairnotice.engine.effects import AskOutcome, Matter
+from fairnotice.engine.enabling import wake_enabled_scopes
+from fairnotice.engine.notice import earliest
+from fairnotice.model import Event, EventType, Life
+
+if TYPE_CHECKING:
+    from fairnotice.engine.commands import Restarted
+    from fairnotice.engine.draft import Draft
+
+
+def restarted(draft: Draft, command: Restarted) -> Accepted:
+    """Begin a new life: renew notice nobody was served, ask drivers, set all timers anew."""
+    recorded_at = draft.fleet.recorded_at or draft.now
+    away_seconds = (draft.now - recorded_at).total_seconds()
+    behind = away_seconds < 0
+    unserved = draft.life.unserved_seconds
+    if not command.takeover:
+        unserved += max(away_seconds, 0.0)
+    life = Life(draft.life.number + 1, draft.now, unserved)
+    draft.record(LifeBegan(draft.now, life))
+    if behind:
+        draft.warnings.append(
+            f"The clock is {-away_seconds:.0f} s behind the last record; "
+            "everything Scheduled has its notice from now on."
+        )
+    for event_id in list(draft.events):
+        event = draft.events[event_id]
+        unseen = not (command.takeover or event.seen or event.notice_renewed)
+        if event.scheduled and event.approval is None and (unseen or behind):
+            _renew(draft, event)
+    _wake_everything(draft)
+    return Accepted()
+
+
+def _renew(draft: Draft, event: Event) -> None:
+    """Nobody was served it while we were away, so its notice begins now, once."""
+    notice_seconds = _least_seconds(draft, event)
+    not_before = max(event.not_before, earliest(draft.now, notice_seconds, None))
+    if not_before > event.not_before:
+        renewed = event._replace(
+            not_before=not_before,
+            notice_renewed=True,
+            life=draft.life.number,
+            elapsed_at=draft.moment.monotonic + notice_seconds,
+        )
+        put_off(draft, renewed)
+
+
+def _least_seconds(draft: Draft, event: Event) -> int:
+    """The notice to renew; of a predicted failure not the days it was given, but the least."""
+    if event.type is EventType.REDEPLOY:
+        return draft.timing.notice_seconds[EventType.REDEPLOY]
+    return event.notice_seconds
+
+
+def _wake_everything(draft: Draft) -> None:
+    """All timers, and all questions to drivers, that a running process would have at hand."""
+    remembered = timedelta(seconds=draft.timing.remembered_seconds)
+    for operation in draft.operations.values():
+        ended_at = operation.ended_at
+        at = operation.not_before if ended_at is None else ended_at + remembered
+        draft.wake(at, Matter.OPERATION, operation.id)
+        draft.consider((operation.id,))
+    for impact in draft.impacts.values():
+        if impact.live:
+            draft.ask(AskOutcome(impact))
+            draft.wake(impact.limit_at, Matter.IMPACT, impact.key)
+    for event in draft.events.values():
+        if event.visible and event.settling_since is not None:
+            draft.wake(event.settling_since, Matter.EVENT, event.id)
+    kept = timedelta(days=draft.timing.history_days)
+    for rollout in draft.rollouts.values():
+        ended_at = rollout.ended_at
+        at = draft.now if ended_at is None else ended_at + kept
+        draft.wake(at, Matter.ROLLOUT, rollout.id)
+    wake_enabled_scopes(draft)

@@ -1,0 +1,135 @@
+"""Rules 8 and 9: which scopes listen, from when on, and until when."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from fairnotice.engine.announce import announce, is_automatic, is_told, least_notice
+from fairnotice.engine.answers import Accepted
+from fairnotice.engine.changes import (
+    EventSeen,
+    OperationChanged,
+    ScopeDisabled,
+    ScopeEnabled,
+    ScopeHeard,
+)
+from fairnotice.engine.effects import Matter
+from fairnotice.engine.kinds import KINDS
+from fairnotice.engine.notice import HOUR, whole_second
+from fairnotice.engine.transitions import Cause
+from fairnotice.model import Operation, Scope, Seen
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fairnotice.engine.commands import Heard, ReportServed, ReportUnserved, SeenBy
+    from fairnotice.engine.draft import Draft
+    from fairnotice.engine.tables import Tables
+
+# A later request is written down once an hour at most, so the silence that is on record may be
+# an hour longer than the true one: a scope is disabled after 24 to 25 hours.
+HEARD_EVERY_SECONDS = HOUR
+
+
+def report_served(draft: Draft, command: ReportServed) -> Accepted:
+    """Take note of who asked and who was first shown what."""
+    for heard in command.heard:
+        _hear(draft, heard)
+    for seen in command.seen:
+        _see(draft, seen)
+    return Accepted()
+
+
+def _hear(draft: Draft, heard: Heard) -> None:
+    scope = draft.scopes.get(heard.scope)
+    if scope is None:
+        return
+    if scope.heard_at is None:
+        _enable(draft, scope)
+    elif (heard.at - scope.heard_at).total_seconds() >= HEARD_EVERY_SECONDS:
+        draft.record(ScopeHeard(draft.now, _heard(draft, scope, heard.at)))
+
+
+def _heard(draft: Draft, scope: Scope, at: datetime) -> Scope:
+    return scope._replace(heard_at=at, heard_unserved_seconds=draft.life.unserved_seconds)
+
+
+def _see(draft: Draft, seen: SeenBy) -> None:
+    event = draft.events.get(seen.event)
+    if event is not None and all(vm != seen.vm for vm, _ in event.seen):
+        first = (*event.seen, Seen(seen.vm, seen.at))
+        draft.record(EventSeen(draft.now, event._replace(seen=first)))
+
+
+def _enable(draft: Draft, scope: Scope) -> None:
+    """Somebody listens: tell of all that is still far enough away."""
+    enabled = _heard(draft, scope, draft.now)
+    enabled = enabled._replace(enabled_at=draft.now, enablings=scope.enablings + 1)
+    draft.record(ScopeEnabled(draft.now, enabled))
+    draft.wake(_silent_at(draft, enabled), Matter.SCOPE, scope.name)
+    pending: dict[str, None] = {}
+    for name in draft.vms_in_scope.get(scope.name, ()):
+        pending |= dict.fromkeys(draft.operations_on_vm.get(name, ()))
+    for operation_id in pending:
+        operation = draft.operations[operation_id]
+        if operation.pending:
+            _tell(draft, operation, enabled)
+
+
+def _tell(draft: Draft, operation: Operation, scope: Scope) -> None:
+    """Announce a pending operation to a scope that listens only now."""
+    if is_automatic(scope, KINDS[operation.kind]):
+        draft.record(OperationChanged(draft.now, operation._replace(automatic=True)))
+        return
+    vms = [draft.vms[name] for name in operation.vms]
+    told = [vm for vm in vms if vm.scope == scope.name and is_told(draft, operation.kind, vm)]
+    if not told:
+        return
+    notice_seconds = max(least_notice(draft, operation.kind, vm) for vm in told)
+    not_before = whole_second(operation.not_before)
+    if not_before >= draft.now + timedelta(seconds=notice_seconds):
+        operation = operation._replace(not_before=not_before)
+        announce(draft, operation, told, notice_seconds, Cause.ANNOUNCED)
+        draft.wake(not_before, Matter.OPERATION, operation.id)
+
+
+def _silent_at(tables: Tables, scope: Scope) -> datetime:
+    """When the scope has been silent for too long, if nothing is heard until then."""
+    unserved = tables.life.unserved_seconds - scope.heard_unserved_seconds
+    allowed = tables.timing.disabled_after_seconds + HEARD_EVERY_SECONDS
+    assert scope.heard_at is not None  # it is enabled
+    return scope.heard_at + timedelta(seconds=allowed + unserved)
+
+
+def look_at_scope(draft: Draft, name: str) -> None:
+    """Disable a scope that has been silent for too long, unless it has a live event."""
+    scope = draft.scopes.get(name)
+    if scope is None or not scope.enabled:
+        return
+    silent_at = _silent_at(draft, scope)
+    if draft.now < silent_at:
+        draft.wake(silent_at, Matter.SCOPE, name)
+    elif name in draft.events_in_scope:
+        draft.wake(draft.now + timedelta(seconds=HEARD_EVERY_SECONDS), Matter.SCOPE, name)
+    else:
+        silent = scope._replace(enabled_at=None, heard_at=None, incarnation=1)
+        draft.record(ScopeDisabled(draft.now, silent))
+
+
+def report_unserved(draft: Draft, command: ReportUnserved) -> Accepted:
+    """Nobody could ask here for a while: unknown is not silent."""
+    for name in command.scopes:
+        scope = draft.scopes.get(name)
+        if scope is not None and scope.enabled:
+            excused = scope.heard_unserved_seconds - command.seconds
+            draft.record(ScopeHeard(draft.now, scope._replace(heard_unserved_seconds=excused)))
+    return Accepted()
+
+
+def wake_enabled_scopes(draft: Draft) -> None:
+    """Ask for all the timers of enabled scopes, after a restart."""
+    for name in draft.scopes:
+        scope = draft.scopes[name]
+        if scope.enabled:
+            draft.wake(_silent_at(draft, scope), Matter.SCOPE, name)

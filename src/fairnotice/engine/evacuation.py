@@ -1,0 +1,81 @@
+"""Rule 23: empty a node, as far as there is room elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairnotice.engine.announce import Plan, check_asked
+from fairnotice.engine.nodes import (
+    announce_on_node,
+    check_duration,
+    cordon_node,
+    must_keep_domains_apart,
+    reachable_node,
+    vms_hit,
+)
+from fairnotice.engine.placement import find_places
+from fairnotice.model import Node, OperationKind, OperationStatus, Request
+
+if TYPE_CHECKING:
+    from fairnotice.engine.answers import Accepted
+    from fairnotice.engine.commands import Asked, NodeOperation
+    from fairnotice.engine.draft import Draft
+    from fairnotice.engine.tables import Tables
+    from fairnotice.model import Vm
+
+
+def evacuate(draft: Draft, command: NodeOperation) -> Accepted:
+    """Cordon the node, and live-migrate what has a place elsewhere."""
+    node = reachable_node(draft, command.node)
+    check_duration(command.kind, command.duration_seconds)
+    vms = vms_hit(draft, node.name)
+    if not command.force:
+        must_keep_domains_apart(draft, node, vms)
+    if command.not_before is not None:
+        check_asked(draft, command.kind, vms, command.not_before)
+    pattern = Plan(
+        id="",
+        request=command.id,
+        kind=command.kind,
+        vms=(),
+        asked_not_before=command.not_before,
+        forced=command.force,
+    )
+    return evacuate_node(draft, command, node, vms, pattern)
+
+
+def evacuate_node(
+    draft: Draft, command: Asked, node: Node, vms: list[Vm], pattern: Plan
+) -> Accepted:
+    """Cordon, then announce the move of those that have a place; the others are named."""
+    cordon_node(draft, node)
+    on_its_way = set(_already_leaving(draft, node.name))
+    vms = [vm for vm in vms if vm.name not in on_its_way]
+    places = find_places(draft, vms)
+    moving = [vm for vm in vms if places[vm.name] is not None]
+    left = tuple(vm.name for vm in vms if places[vm.name] is None)
+    return announce_on_node(draft, command, node, moving, pattern, left=left)
+
+
+def _already_leaving(draft: Draft, node: str) -> list[str]:
+    """VMs that an earlier evacuation of the node moves: a repeat takes only the others."""
+    operations = [draft.operations[name] for name in draft.operations_on_node.get(node, ())]
+    return [
+        vm
+        for operation in operations
+        if operation.kind is OperationKind.EVACUATION
+        for vm in operation.vms
+    ]
+
+
+def is_over(tables: Tables, request: Request) -> bool:
+    """Whether every operation of a request has ended."""
+    return all(not tables.operations[operation].live for operation in request.operations)
+
+
+def is_incomplete(tables: Tables, request: Request) -> bool:
+    """Whether an evacuation that is over has left VMs on its node; it may be repeated."""
+    operations = (tables.operations[operation] for operation in request.operations)
+    return bool(request.left) or any(
+        operation.status is not OperationStatus.COMPLETED for operation in operations
+    )

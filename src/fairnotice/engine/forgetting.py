@@ -1,0 +1,48 @@
+"""Rule 3: what is over stays known for a day, then it is history (rule 26)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from fairnotice.engine.changes import (
+    EventForgotten,
+    ImpactForgotten,
+    OperationForgotten,
+    RequestForgotten,
+    RolloutForgotten,
+    RolloutNodeForgotten,
+)
+from fairnotice.engine.ending import impact_key
+
+if TYPE_CHECKING:
+    from fairnotice.engine.draft import Draft
+    from fairnotice.model import Operation
+
+
+def forget_operation(draft: Draft, operation: Operation) -> None:
+    """Forget an operation that has been over for long, with all that hangs on it."""
+    remembered = timedelta(seconds=draft.timing.remembered_seconds)
+    if operation.ended_at is None or draft.now < operation.ended_at + remembered:
+        return
+    for event in operation.events:
+        draft.record(EventForgotten(draft.now, draft.events[event]))
+    for vm in operation.vms:
+        impact = draft.impacts.get(impact_key(operation.id, vm))
+        if impact is not None:
+            draft.record(ImpactForgotten(draft.now, impact))
+    draft.record(OperationForgotten(draft.now, operation))
+    request = draft.requests[operation.request]
+    if not any(other in draft.operations for other in request.operations):
+        draft.record(RequestForgotten(draft.now, request))
+
+
+def forget_rollout(draft: Draft, rollout_id: str) -> None:
+    """Forget a rollout that has been over for as long as history is kept."""
+    rollout = draft.rollouts.get(rollout_id)
+    kept = timedelta(days=draft.timing.history_days)
+    if rollout is None or rollout.ended_at is None or draft.now < rollout.ended_at + kept:
+        return
+    for row in [row for row in draft.rollout_nodes.values() if row.rollout == rollout_id]:
+        draft.record(RolloutNodeForgotten(draft.now, row))
+    draft.record(RolloutForgotten(draft.now, rollout))

@@ -1,0 +1,78 @@
+"""Rule 14: where a VM may be put."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from fairnotice.model import Node, NodeState, Vm
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from fairnotice.engine.draft import Draft
+    from fairnotice.engine.tables import Tables
+
+
+def find_place(draft: Draft, vm: Vm, *, domains_may_meet: bool = False) -> str | None:
+    """A node that may take this VM, other than its own; None where there is none."""
+    for name in _candidates(draft):
+        node = draft.nodes.get(name)
+        if node is None or name == vm.node:
+            continue
+        if may_take(draft, node, vm, domains_may_meet=domains_may_meet):
+            return name
+    return None
+
+
+def find_places(draft: Draft, vms: Iterable[Vm]) -> dict[str, str | None]:
+    """A place for each of these VMs all at once, so that none counts on another's slot."""
+    places: dict[str, str | None] = {}
+    taken: dict[str, list[Vm]] = {}
+    for vm in vms:
+        places[vm.name] = None
+        for name in _candidates(draft):
+            node = draft.nodes.get(name)
+            if node is None or name == vm.node:
+                continue
+            beside = taken.get(name, ())
+            room = node.capacity - draft.used_slots(name) - len(beside)
+            if room > 0 and may_take(draft, node, vm) and not _domains_meet(vm, beside):
+                places[vm.name] = name
+                taken.setdefault(name, []).append(vm)
+                break
+    return places
+
+
+def may_take(draft: Draft, node: Node, vm: Vm, *, domains_may_meet: bool = False) -> bool:
+    """Whether this VM may be put on this node."""
+    if why_closed(draft, node) or draft.used_slots(node.name) >= node.capacity:
+        return False
+    return domains_may_meet or not _domains_meet(vm, _vms_at(draft, node.name))
+
+
+def why_closed(tables: Tables, node: Node) -> str:
+    """Why nothing may be put on this node, in words; empty where it is open."""
+    if node.state is not NodeState.IN_SERVICE:
+        return f"is {node.state}"
+    if node.name in tables.operations_on_node:
+        return "has an operation announced or under way"
+    return ""
+
+
+def _candidates(draft: Draft) -> Iterable[str]:
+    """Nodes worth a look: those open before this decision, and those it touched."""
+    return chain(draft.fleet.open_nodes, tuple(draft.touched_nodes))
+
+
+def _vms_at(draft: Draft, node: str) -> list[Vm]:
+    """The VMs on a node and on their way to it."""
+    names = draft.vms_on_node.get(node, ()) + draft.arriving_on_node.get(node, ())
+    return [draft.vms[name] for name in names]
+
+
+def _domains_meet(vm: Vm, others: Collection[Vm]) -> bool:
+    """Whether another update domain of the VM's scope is among the others."""
+    return any(
+        other.scope == vm.scope and other.update_domain != vm.update_domain for other in others
+    )

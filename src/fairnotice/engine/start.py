@@ -1,0 +1,121 @@
+"""Rules 5, 9 and 18: when an operation is due, who goes first, and the start itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from fairnotice.engine import impacts, windows
+from fairnotice.engine.announce import announce, is_told
+from fairnotice.engine.approval import (
+    cleared_at,
+    consider_terminates,
+    held_by,
+    unelapsed_seconds,
+)
+from fairnotice.engine.changes import EventStarted, OperationStarted
+from fairnotice.engine.domains import is_held_by_another
+from fairnotice.engine.effects import Matter
+from fairnotice.engine.ending import finish, scheduled_events
+from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
+from fairnotice.model import NodeHealth, Operation
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fairnotice.engine.draft import Draft
+
+
+def start_what_may(draft: Draft) -> None:
+    """Start, in the order of their queue, the operations that this decision made ready."""
+    while draft.candidates:
+        operations = [draft.operations[name] for name in draft.candidates]
+        draft.candidates.clear()
+        waiting = [operation for operation in operations if operation.pending]
+        waiting.sort(key=lambda operation: (due_at(draft, operation), operation.revision))
+        for operation in waiting:
+            # An earlier one of the queue may have changed it meanwhile.
+            current = draft.operations[operation.id]
+            if current.pending and _may_start(draft, current):
+                start(draft, current)
+
+
+def due_at(draft: Draft, operation: Operation) -> datetime:
+    """When each of its events is approved or past NotBefore; without any, when it was asked."""
+    waiting = scheduled_events(draft, operation)
+    if not waiting:
+        return operation.asked_not_before or operation.asked_at
+    return max(cleared_at(draft, event) for event in waiting)
+
+
+def is_due(draft: Draft, operation: Operation) -> bool:
+    """Whether nothing but its VMs being busy keeps it from starting."""
+    return due_at(draft, operation) <= draft.now and not _is_held(draft, operation)
+
+
+def _is_held(draft: Draft, operation: Operation) -> bool:
+    """Past its time, and yet not due: an endpoint, a window, a failure beside it, the clock."""
+    for event in scheduled_events(draft, operation):
+        if held_by(event):
+            return True
+        missing_seconds = unelapsed_seconds(draft, event)
+        if missing_seconds:
+            at = draft.now + timedelta(seconds=missing_seconds, milliseconds=1)
+            draft.wake(at, Matter.OPERATION, operation.id)
+            return True
+    if operation.rollout is None:
+        return False
+    allowed = draft.rollouts[operation.rollout].windows
+    if not windows.is_open(allowed, draft.now):
+        opens_at = windows.next_open(allowed, draft.now)
+        draft.wake(opens_at, Matter.OPERATION, operation.id)
+        return True
+    return is_held_by_another(draft, operation)
+
+
+def _may_start(draft: Draft, operation: Operation) -> bool:
+    if not is_due(draft, operation):
+        return False
+    due = due_at(draft, operation)
+    for name in operation.vms:
+        if name in draft.impact_on_vm or _is_unreachable(draft, name):
+            return False
+        for other_id in draft.operations_on_vm[name]:
+            other = draft.operations[other_id]
+            if other_id == operation.id or not other.pending or not is_due(draft, other):
+                continue
+            if (due_at(draft, other), other.revision) < (due, operation.revision):
+                return False
+    return True
+
+
+def _is_unreachable(draft: Draft, name: str) -> bool:
+    """Rule 13: nothing is started on a node that cannot be reached."""
+    node = draft.vms[name].node
+    return node is not None and draft.nodes[node].health is NodeHealth.UNREACHABLE
+
+
+def start(draft: Draft, operation: Operation) -> None:
+    """Start all events of the operation in one commit, and begin its impacts."""
+    status = move(OPERATION, operation.status, Cause.STARTED)
+    started = operation._replace(status=status, started_at=draft.now)
+    waiting = scheduled_events(draft, operation)
+    draft.record(OperationStarted(draft.now, started))
+    for event in waiting:
+        status_now = move(EVENT, event.status, Cause.STARTED)
+        draft.record(
+            EventStarted(draft.now, event._replace(status=status_now, started_at=draft.now))
+        )
+        consider_terminates(draft, event)
+    if operation.automatic:
+        strike(draft, started)
+    for name in operation.vms:
+        impacts.begin(draft, started, name)
+    finish(draft, operation.id)
+
+
+def strike(draft: Draft, operation: Operation) -> None:
+    """Show an operation that nobody was asked about: its events appear already Started."""
+    vms = [draft.vms[name] for name in operation.vms]
+    told = [vm for vm in vms if is_told(draft, operation.kind, vm)]
+    announce(draft, operation, told, 0, Cause.STRUCK)

@@ -1,0 +1,35 @@
+"""Every exception of fairnotice, in one tree. Whose fault it was is in the type.
+
+    FairnoticeError
+    ├── LawError              our own fault: the engine was led where the law has no way
+    │   ├── IllegalTransition   a change of status that is not a row of engine/transitions.py
+    │   └── ClockWentBack       `now` was earlier than the last record (rule 25)
+    └── UsageError            the caller's fault: what was given cannot mean anything
+        └── UnknownName         a name that nobody has
+
+A command that the law forbids is no exception: `decide` returns a Refusal for it.
+"""
+
+
+class FairnoticeError(Exception):
+    """Whatever fairnotice raises on purpose."""
+
+
+class LawError(FairnoticeError):
+    """The engine was led where the law has no way: a bug, never bad input."""
+
+
+class IllegalTransition(LawError):
+    """A status was asked to change in a way that the table does not hold."""
+
+
+class ClockWentBack(LawError):
+    """The law was given a `now` before its last record, without a restart in between."""
+
+
+class UsageError(FairnoticeError):
+    """The caller gave something that cannot mean anything."""
+
+
+class UnknownName(UsageError):
+    """Nobody has this name."""

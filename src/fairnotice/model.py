@@ -1,0 +1,495 @@
+"""The nouns of fairnotice, frozen. What they mean is in docs/glossary.md.
+
+Rows are named tuples: they cannot change, they are small (a fleet holds a million of them) and a
+changed copy costs a quarter of a frozen dataclass's. Instants are aware datetimes in UTC.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class EventType(StrEnum):
+    """What will happen to the VM, in Azure's words."""
+
+    FREEZE = "Freeze"
+    REBOOT = "Reboot"
+    REDEPLOY = "Redeploy"
+    PREEMPT = "Preempt"
+    TERMINATE = "Terminate"
+
+
+class EventStatus(StrEnum):
+    """Where an event is in its life. A document shows only the first two."""
+
+    SCHEDULED = "Scheduled"
+    STARTED = "Started"
+    COMPLETED = "Completed"
+    CANCELED = "Canceled"
+
+
+class EventSource(StrEnum):
+    """Who wanted it."""
+
+    PLATFORM = "Platform"
+    USER = "User"
+
+
+class Priority(StrEnum):
+    """Whether a VM may be evicted."""
+
+    REGULAR = "Regular"
+    SPOT = "Spot"
+
+
+class EvictionPolicy(StrEnum):
+    """What an eviction leaves of a Spot VM."""
+
+    DELETE = "Delete"
+    DEALLOCATE = "Deallocate"
+
+
+class Power(StrEnum):
+    """A stopped VM keeps its place on its node, a deallocated one has none."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DEALLOCATED = "deallocated"
+
+
+class Network(StrEnum):
+    """How a VM finds its metadata endpoint: at 169.254.169.254, or by DHCP option 245."""
+
+    VNET = "vnet"
+    CLASSIC = "classic"
+
+
+class ScopeKind(StrEnum):
+    """The four kinds of scope."""
+
+    STANDALONE = "vm"
+    AVAILABILITY_SET = "availability-set"
+    PLACEMENT_GROUP = "scale-set"
+    CLOUD_SERVICE = "cloud-service"
+
+
+class NodeHealth(StrEnum):
+    """What is known of a node. Only an operator or a fencing command calls one failed."""
+
+    REACHABLE = "reachable"
+    UNREACHABLE = "unreachable"
+    FAILED = "failed"
+
+
+class NodeState(StrEnum):
+    """What a person calls the state of a node."""
+
+    IN_SERVICE = "in service"
+    CORDONED = "cordoned"
+    UNREACHABLE = "unreachable"
+    FAILED = "failed"
+
+
+class Risk(StrEnum):
+    """How soon a predicted failure is expected."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class Role(StrEnum):
+    """In what capacity somebody asks."""
+
+    USER = "user"
+    OPERATOR = "operator"
+    PLATFORM = "platform"
+    VM = "vm"
+
+
+class OperationKind(StrEnum):
+    """What is going to happen. The table of all that follows from it is engine/kinds.py."""
+
+    HOST_UPDATE = "host-update"
+    HOST_REBOOT = "host-reboot"
+    REPAIR = "repair"
+    MIGRATION = "migration"
+    EVACUATION = "evacuation"
+    PREDICTED_FAILURE = "predicted-failure"
+    FAILURE = "failure"
+    RESTART = "restart"
+    REDEPLOY = "redeploy"
+    EVICTION = "eviction"
+    DELETE = "delete"
+    STOP = "stop"
+    START = "start"
+    DEALLOCATE = "deallocate"
+
+
+class OperationStatus(StrEnum):
+    """Where an operation is in its life."""
+
+    PENDING = "Pending"
+    STARTED = "Started"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    CANCELED = "Canceled"
+    RESOLVED = "Resolved"
+
+
+class ImpactKind(StrEnum):
+    """What a driver does to one VM."""
+
+    FREEZE = "freeze"
+    REBOOT = "reboot"
+    REDEPLOY = "redeploy"
+    MIGRATE = "migrate"
+    DELETE = "delete"
+    STOP = "stop"
+    START = "start"
+    DEALLOCATE = "deallocate"
+
+
+class ImpactStatus(StrEnum):
+    """An impact is begun from the commit of its intent on."""
+
+    BEGUN = "begun"
+    DONE = "done"
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+
+
+class Outcome(StrEnum):
+    """What a driver answers when it is asked what became of an impact."""
+
+    NOT_BEGUN = "not begun"
+    UNDER_WAY = "under way"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class RolloutStatus(StrEnum):
+    """Where a rollout is in its life."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    CANCELED = "canceled"
+
+
+class RolloutNodeStatus(StrEnum):
+    """Where one node of a rollout is."""
+
+    PENDING = "pending"
+    LIVE = "live"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELED = "canceled"
+
+
+class Moment(NamedTuple):
+    """One instant on both clocks: the wall clock for people, the monotonic one for waiting."""
+
+    wall: datetime
+    monotonic: float
+
+
+class Requester(NamedTuple):
+    """Who asks for something, and in what capacity."""
+
+    name: str
+    role: Role
+
+
+class Node(NamedTuple):
+    """A hypervisor machine."""
+
+    name: str
+    fault_domain: int = 0
+    capacity: int = 16
+    cordoned: bool = False
+    health: NodeHealth = NodeHealth.REACHABLE
+
+    @property
+    def state(self) -> NodeState:
+        """The one word a person reads; the worst that is true."""
+        if self.health is NodeHealth.FAILED:
+            return NodeState.FAILED
+        if self.health is NodeHealth.UNREACHABLE:
+            return NodeState.UNREACHABLE
+        return NodeState.CORDONED if self.cordoned else NodeState.IN_SERVICE
+
+
+class Vm(NamedTuple):
+    """A virtual machine. Its fault domain is its node's."""
+
+    name: str
+    scope: str
+    node: str | None
+    update_domain: int | None = None
+    power: Power = Power.RUNNING
+    priority: Priority = Priority.REGULAR
+    eviction_policy: EvictionPolicy = EvictionPolicy.DEALLOCATE
+    addresses: tuple[str, ...] = ()
+    network: Network = Network.VNET
+    resource_group: str = "default"
+    zone: str | None = None
+    tags: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs, and so can be told and hit."""
+        return self.power is Power.RUNNING
+
+
+class ScaleSet(NamedTuple):
+    """What is said once for all instances of a scale set."""
+
+    name: str
+    priority: Priority = Priority.REGULAR
+    terminate_notice_minutes: int | None = None
+    placement_groups: int = 1
+    resource_group: str = "default"
+
+
+class LastTouched(NamedTuple):
+    """The update domain of a scope that maintenance left last, and when."""
+
+    update_domain: int | None
+    ended_at: datetime
+
+
+class Scope(NamedTuple):
+    """The VMs that see an event and may approve it."""
+
+    name: str
+    kind: ScopeKind
+    of: str
+    placement_group: int = 0
+    resource_group: str = "default"
+    automatically_approve: tuple[EventType, ...] = ()
+    enabled_at: datetime | None = None
+    # The last request that counted, and the service's unserved seconds at that time (rule 8).
+    heard_at: datetime | None = None
+    heard_unserved_seconds: float = 0.0
+    incarnation: int = 1
+    # How often it was enabled: with the incarnation it makes an ETag that never repeats.
+    enablings: int = 0
+    last_touched: LastTouched | None = None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether somebody listens here."""
+        return self.enabled_at is not None
+
+
+def scope_name(kind: ScopeKind, of: str, placement_group: int = 0) -> str:
+    """How a scope is called: `vm:db`, `availability-set:web`, `scale-set:batch:0`."""
+    if kind is ScopeKind.PLACEMENT_GROUP:
+        return f"{kind}:{of}:{placement_group}"
+    return f"{kind}:{of}"
+
+
+class Request(NamedTuple):
+    """What one command asked for: one or more operations that were accepted together."""
+
+    id: str
+    kind: OperationKind
+    requester: Requester
+    asked_at: datetime
+    operations: tuple[str, ...]
+    node: str | None = None
+    # VMs of an evacuation that had no place and were not announced.
+    left: tuple[str, ...] = ()
+    idempotency_key: str | None = None
+
+
+class Operation(NamedTuple):
+    """What is going to happen to these VMs. It makes an event per scope and update domain."""
+
+    id: str
+    request: str
+    kind: OperationKind
+    vms: tuple[str, ...]
+    revision: int
+    asked_at: datetime
+    # When it starts if nobody approves; what its requester asked for, if anything.
+    not_before: datetime
+    asked_not_before: datetime | None = None
+    node: str | None = None
+    fault_domain: int | None = None
+    status: OperationStatus = OperationStatus.PENDING
+    duration_seconds: int = -1
+    events: tuple[str, ...] = ()
+    # (scope, update domain) of each VM it named when it was planned.
+    touches: tuple[tuple[str, int | None], ...] = ()
+    automatic: bool = False
+    forced: bool = False
+    rollout: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    reason: str = ""
+
+    @property
+    def live(self) -> bool:
+        """Announced or started, and not over."""
+        return self.ended_at is None
+
+    @property
+    def pending(self) -> bool:
+        """Not started yet."""
+        return self.status is OperationStatus.PENDING
+
+
+class Approval(NamedTuple):
+    """The go-ahead for an event: the first one counts."""
+
+    by: str
+    at: datetime
+
+
+class Seen(NamedTuple):
+    """When a VM was first served an event."""
+
+    vm: str
+    at: datetime
+
+
+class Event(NamedTuple):
+    """An operation as one scope sees it."""
+
+    id: str
+    operation: str
+    scope: str
+    type: EventType
+    source: EventSource
+    status: EventStatus
+    resources: tuple[str, ...]
+    revision: int
+    announced_at: datetime
+    not_before: datetime
+    notice_seconds: int
+    description: str = ""
+    duration_seconds: int = -1
+    update_domain: int | None = None
+    node: str | None = None
+    approval: Approval | None = None
+    seen: tuple[Seen, ...] = ()
+    # Nodes whose endpoint has not confirmed that it shows this event (rule 5).
+    unconfirmed: tuple[str, ...] = ()
+    # The first revision whose confirmation counts.
+    unconfirmed_since: int = 0
+    # The life of the process that promised the notice, and when it has elapsed there (rule 25).
+    life: int = 0
+    elapsed_at: float = 0.0
+    notice_renewed: bool = False
+    settling_since: datetime | None = None
+    started_at: datetime | None = None
+    gone_at: datetime | None = None
+    reason: str = ""
+
+    @property
+    def visible(self) -> bool:
+        """Whether the document shows it."""
+        return self.gone_at is None
+
+    @property
+    def scheduled(self) -> bool:
+        """Announced and not started."""
+        return self.status is EventStatus.SCHEDULED
+
+    @property
+    def notice_given_seconds(self) -> float | None:
+        """From the announcement to the start; None while it has not started."""
+        if self.started_at is None:
+            return None
+        return (self.started_at - self.announced_at).total_seconds()
+
+
+class Impact(NamedTuple):
+    """What is done to one VM by one operation; its key is what makes it happen once."""
+
+    key: str
+    operation: str
+    vm: str
+    kind: ImpactKind
+    begun_at: datetime
+    limit_at: datetime
+    status: ImpactStatus = ImpactStatus.BEGUN
+    source: str | None = None
+    target: str | None = None
+    ended_at: datetime | None = None
+    reason: str = ""
+
+    @property
+    def live(self) -> bool:
+        """Under way."""
+        return self.ended_at is None
+
+
+class Window(NamedTuple):
+    """A weekly maintenance window, in UTC. Monday is 0; it may run past midnight."""
+
+    weekdays: tuple[int, ...]
+    start_minute: int
+    length_minutes: int
+
+
+class Rollout(NamedTuple):
+    """The same node operation on many nodes, one after another."""
+
+    id: str
+    kind: OperationKind
+    requester: Requester
+    asked_at: datetime
+    node_count: int
+    nodes_at_once_max: int
+    failure_budget: int
+    recovery_seconds: int
+    duration_seconds: int = -1
+    windows: tuple[Window, ...] = ()
+    status: RolloutStatus = RolloutStatus.RUNNING
+    live_count: int = 0
+    done_count: int = 0
+    failed_count: int = 0
+    skipped_count: int = 0
+    # Failures before the last resume: the budget counts anew from there.
+    forgiven_count: int = 0
+    ended_at: datetime | None = None
+    reason: str = ""
+    idempotency_key: str | None = None
+
+
+class RolloutNode(NamedTuple):
+    """One node's place and state in a rollout."""
+
+    rollout: str
+    node: str
+    position: int
+    status: RolloutNodeStatus = RolloutNodeStatus.PENDING
+    request: str | None = None
+    reason: str = ""
+
+
+class Endpoint(NamedTuple):
+    """A metadata endpoint of a node, and the revision that it confirmed it serves."""
+
+    node: str
+    confirmed_revision: int = 0
+
+
+class Life(NamedTuple):
+    """One life of the process that keeps the law, and how long nobody was served in all."""
+
+    number: int = 0
+    began_at: datetime | None = None
+    unserved_seconds: float = 0.0
+
+
+class Document(NamedTuple):
+    """What a VM reads."""
+
+    incarnation: int
+    events: tuple[Event, ...] = ()
