@@ -1,16 +1,17 @@
 """Rules 4 and 9: operations, and the events by which scopes see them."""
 
-from __future__ import annotations
-
 import hashlib
-from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from fairnotice.engine.changes import EventAnnounced, OperationChanged, OperationPlanned
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.kinds import KINDS, Kind
 from fairnotice.engine.notice import earliest, least_notice_seconds
 from fairnotice.engine.refusal import Code, refuse
+from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
 from fairnotice.model import (
     Event,
@@ -23,13 +24,6 @@ from fairnotice.model import (
     ScopeKind,
     Vm,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
-
-    from fairnotice.engine.draft import Draft
-    from fairnotice.engine.tables import Tables
 
 Domain = tuple[str, int | None]
 

@@ -1,9 +1,6 @@
 """Rules 2, 3, 5 and 16: what an event still waits for, and who lets it go."""
 
-from __future__ import annotations
-
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.changes import (
@@ -14,23 +11,19 @@ from fairnotice.engine.changes import (
     EventPostponed,
     OperationChanged,
 )
+from fairnotice.engine.commands import (
+    Approve,
+    Confirm,
+    JoinEndpoint,
+    LeaveEndpoint,
+    Postpone,
+    Release,
+)
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.notice import whole_second
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.model import Approval, Endpoint, Event, EventType, Requester, Role
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from fairnotice.engine.commands import (
-        Approve,
-        Confirm,
-        JoinEndpoint,
-        LeaveEndpoint,
-        Postpone,
-        Release,
-    )
-    from fairnotice.engine.draft import Draft
 
 # Two readings of a monotonic clock that should be equal may differ by rounding.
 CLOCK_ROUNDING_SECONDS = 1e-6

@@ -1,8 +1,7 @@
 """`decide(fleet, command, now)`: the law, asked one question. It never changes the fleet."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from fairnotice.engine import (
     approval,
@@ -20,22 +19,17 @@ from fairnotice.engine import (
     users,
 )
 from fairnotice.engine.answers import Accepted, Decision, Forecast
+from fairnotice.engine.commands import Command, NodeOperation, StartRollout, Tick
 from fairnotice.engine.documents import move_incarnations
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter, Subject
 from fairnotice.engine.ending import finish
+from fairnotice.engine.fleet import Fleet
 from fairnotice.engine.kinds import ROLLED_OUT
 from fairnotice.engine.refusal import Code, Refusal, Refused, refuse
 from fairnotice.engine.start import start_what_may
 from fairnotice.errors import ClockWentBack
-from fairnotice.model import OperationKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fairnotice.engine.commands import Command, NodeOperation, StartRollout, Tick
-    from fairnotice.engine.fleet import Fleet
-    from fairnotice.model import Moment
+from fairnotice.model import Moment, OperationKind
 
 
 def decide(fleet: Fleet, command: Command, now: Moment) -> Decision | Refusal:

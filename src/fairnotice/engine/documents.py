@@ -1,15 +1,11 @@
 """Rule 7: what a scope's VMs read, and the incarnation that moves when it changes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fairnotice.engine.changes import DocumentChanged
+from fairnotice.engine.draft import Draft
+from fairnotice.engine.tables import Tables
 from fairnotice.model import Document, Event
-
-if TYPE_CHECKING:
-    from fairnotice.engine.draft import Draft
-    from fairnotice.engine.tables import Tables
 
 EMPTY = Document(1)
 

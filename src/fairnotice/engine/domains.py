@@ -1,17 +1,11 @@
 """Rule 22, its heart: one update domain and one fault domain of a scope at a time."""
 
-from __future__ import annotations
+from collections.abc import Iterable, Iterator
 
-from typing import TYPE_CHECKING
-
+from fairnotice.engine.announce import Domain
 from fairnotice.engine.kinds import KINDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from fairnotice.engine.announce import Domain
-    from fairnotice.engine.tables import Tables
-    from fairnotice.model import Node, Operation, Vm
+from fairnotice.engine.tables import Tables
+from fairnotice.model import Node, Operation, Vm
 
 
 def two_domains(vms: Iterable[Vm]) -> Vm | None:

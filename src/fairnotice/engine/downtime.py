@@ -1,21 +1,16 @@
 """Rules 24 and 25: what a new life of the process has to make good."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.approval import put_off
 from fairnotice.engine.changes import LifeBegan
+from fairnotice.engine.commands import Restarted
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import AskOutcome, Matter
 from fairnotice.engine.enabling import wake_enabled_scopes
 from fairnotice.engine.notice import earliest
 from fairnotice.model import Event, EventType, Life
-
-if TYPE_CHECKING:
-    from fairnotice.engine.commands import Restarted
-    from fairnotice.engine.draft import Draft
 
 
 def restarted(draft: Draft, command: Restarted) -> Accepted:

@@ -5,21 +5,15 @@ has left an event, which was the last one its operation waited for. So each chan
 draft at once. Only the changes and effects leave this room; the draft is thrown away.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from datetime import datetime
+from typing import Any, TypeVar, overload
 
 from fairnotice.engine.changes import Change, Removal
 from fairnotice.engine.effects import Effect, Matter, Subject, WakeAt
+from fairnotice.engine.fleet import Fleet
 from fairnotice.engine.tables import INDEXES, TABLES, Tables
-from fairnotice.model import Event, RolloutNode
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from fairnotice.engine.fleet import Fleet
-    from fairnotice.model import Moment
+from fairnotice.model import Event, Moment, RolloutNode
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

@@ -1,9 +1,6 @@
 """Rules 8 and 9: which scopes listen, from when on, and until when."""
 
-from __future__ import annotations
-
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from fairnotice.engine.announce import announce, is_automatic, is_told, least_notice
 from fairnotice.engine.answers import Accepted
@@ -14,18 +11,14 @@ from fairnotice.engine.changes import (
     ScopeEnabled,
     ScopeHeard,
 )
+from fairnotice.engine.commands import Heard, ReportServed, ReportUnserved, SeenBy
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.notice import HOUR, whole_second
+from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import Cause
 from fairnotice.model import Operation, Scope, Seen
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from fairnotice.engine.commands import Heard, ReportServed, ReportUnserved, SeenBy
-    from fairnotice.engine.draft import Draft
-    from fairnotice.engine.tables import Tables
 
 # A later request is written down once an hour at most, so the silence that is on record may be
 # an hour longer than the true one: a scope is disabled after 24 to 25 hours.

@@ -1,9 +1,6 @@
 """How events and operations end: over, canceled, or with nothing left (rules 6, 11, 12, 15)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from fairnotice.engine.changes import (
     EventGone,
@@ -12,12 +9,10 @@ from fairnotice.engine.changes import (
     ScopeRemoved,
     ScopeTouched,
 )
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
 from fairnotice.model import Event, ImpactStatus, LastTouched, Operation, ScopeKind
-
-if TYPE_CHECKING:
-    from fairnotice.engine.draft import Draft
 
 
 def impact_key(operation: str, vm: str) -> str:

@@ -1,10 +1,9 @@
 """Rule 23: empty a node, as far as there is room elsewhere."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from fairnotice.engine.announce import Plan, check_asked
+from fairnotice.engine.answers import Accepted
+from fairnotice.engine.commands import Asked, NodeOperation
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.nodes import (
     announce_on_node,
     check_duration,
@@ -14,14 +13,8 @@ from fairnotice.engine.nodes import (
     vms_hit,
 )
 from fairnotice.engine.placement import find_places
-from fairnotice.model import Node, OperationKind, OperationStatus, Request
-
-if TYPE_CHECKING:
-    from fairnotice.engine.answers import Accepted
-    from fairnotice.engine.commands import Asked, NodeOperation
-    from fairnotice.engine.draft import Draft
-    from fairnotice.engine.tables import Tables
-    from fairnotice.model import Vm
+from fairnotice.engine.tables import Tables
+from fairnotice.model import Node, OperationKind, OperationStatus, Request, Vm
 
 
 def evacuate(draft: Draft, command: NodeOperation) -> Accepted:

@@ -1,20 +1,14 @@
 """The state of the law, and `apply(change)`: the only thing that changes it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
 
-from fairnotice.engine.changes import Change, Removal
+from fairnotice.engine.changes import Change, Removal, Row
 from fairnotice.engine.notice import AZURE, Timing
 from fairnotice.engine.tables import INDEXES, TABLES, Tables
 from fairnotice.model import Life, NodeState, RolloutNode, RolloutNodeStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
-
-    from fairnotice.engine.changes import Row
 
 
 class Fleet(Tables):
@@ -35,7 +29,7 @@ class Fleet(Tables):
     @classmethod
     def load(
         cls, rows: Iterable[Row], timing: Timing, revision: int, recorded_at: datetime | None
-    ) -> Fleet:
+    ) -> "Fleet":
         """A fleet from its stored rows: scopes first of all, the rest as it comes."""
         fleet = cls(timing)
         for row in rows:

@@ -1,9 +1,5 @@
 """Rules 4 and 21: declaring the fleet, all of it or nothing, and its policies."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.changes import (
     NodeDeclared,
@@ -14,25 +10,32 @@ from fairnotice.engine.changes import (
     ScopeRemoved,
     VmDeclared,
 )
+from fairnotice.engine.commands import (
+    ApplyFleet,
+    FleetSpec,
+    ScaleSetSpec,
+    SetPolicy,
+    SetTerminateNotice,
+    VmSpec,
+)
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import remove_empty_scope
 from fairnotice.engine.fleet_checks import check_notice, check_policy, check_spec
 from fairnotice.engine.leaving import remove_vm
 from fairnotice.engine.nodes import wake_rollouts
 from fairnotice.engine.placement import find_place
 from fairnotice.engine.refusal import Code, refuse
-from fairnotice.model import Node, Power, Priority, ScaleSet, Scope, ScopeKind, Vm, scope_name
-
-if TYPE_CHECKING:
-    from fairnotice.engine.commands import (
-        ApplyFleet,
-        FleetSpec,
-        ScaleSetSpec,
-        SetPolicy,
-        SetTerminateNotice,
-        VmSpec,
-    )
-    from fairnotice.engine.draft import Draft
-    from fairnotice.model import EventType
+from fairnotice.model import (
+    EventType,
+    Node,
+    Power,
+    Priority,
+    ScaleSet,
+    Scope,
+    ScopeKind,
+    Vm,
+    scope_name,
+)
 
 UPDATE_DOMAINS = 5
 

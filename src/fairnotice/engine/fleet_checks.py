@@ -1,17 +1,11 @@
 """What a fleet specification must be before it is compared with the fleet."""
 
-from __future__ import annotations
+from collections.abc import Iterable
 
-from typing import TYPE_CHECKING
-
+from fairnotice.engine.commands import FleetSpec, VmSpec
 from fairnotice.engine.notice import TERMINATE_NOTICE_MINUTES_MAX, TERMINATE_NOTICE_MINUTES_MIN
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.model import EventType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fairnotice.engine.commands import FleetSpec, VmSpec
 
 NAME_LENGTH_MAX = 200
 

@@ -1,26 +1,18 @@
 """Rule 22: what a rollout would do, told beforehand."""
 
-from __future__ import annotations
-
 import heapq
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from fairnotice.engine import windows
 from fairnotice.engine.announce import is_told, least_notice
 from fairnotice.engine.answers import Forecast, ForecastNode, InTheWay
+from fairnotice.engine.commands import StartRollout
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.nodes import vms_hit
 from fairnotice.engine.rollout import look_at_node, rollout_of
 from fairnotice.engine.transitions import Cause
-from fairnotice.model import ImpactKind
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from fairnotice.engine.commands import StartRollout
-    from fairnotice.engine.draft import Draft
-    from fairnotice.model import Rollout, Vm
+from fairnotice.model import ImpactKind, Rollout, Vm
 
 # What an impact usually takes, for the forecast only.
 USUAL_SECONDS = {ImpactKind.FREEZE: 0, ImpactKind.REBOOT: 120, ImpactKind.MIGRATE: 120}

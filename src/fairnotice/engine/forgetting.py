@@ -1,9 +1,6 @@
 """Rule 3: what is over stays known for a day, then it is history (rule 26)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from fairnotice.engine.changes import (
     EventForgotten,
@@ -13,11 +10,9 @@ from fairnotice.engine.changes import (
     RolloutForgotten,
     RolloutNodeForgotten,
 )
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import impact_key
-
-if TYPE_CHECKING:
-    from fairnotice.engine.draft import Draft
-    from fairnotice.model import Operation
+from fairnotice.model import Operation
 
 
 def forget_operation(draft: Draft, operation: Operation) -> None:

@@ -1,12 +1,11 @@
 """Rules 10 and 11: an impact is intended first, happens once, and ends."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.changes import ImpactBegun, ImpactEnded
+from fairnotice.engine.commands import ReportOutcome
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import BeginImpact, Matter
 from fairnotice.engine.ending import finish, impact_key
 from fairnotice.engine.kinds import KINDS
@@ -25,10 +24,6 @@ from fairnotice.model import (
     Power,
     Vm,
 )
-
-if TYPE_CHECKING:
-    from fairnotice.engine.commands import ReportOutcome
-    from fairnotice.engine.draft import Draft
 
 OUTCOME_UNKNOWN = "outcome unknown"
 NO_PLACE = "no node may take it"

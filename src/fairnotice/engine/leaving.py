@@ -1,8 +1,6 @@
 """Rules 12 and 20: what a VM that moves, stops or goes leaves behind."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from fairnotice.engine.announce import unconfirmed_nodes
 from fairnotice.engine.changes import (
@@ -13,6 +11,7 @@ from fairnotice.engine.changes import (
     VmPowerChanged,
     VmRemoved,
 )
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import (
     cancel_operation,
     end_operation,
@@ -22,11 +21,6 @@ from fairnotice.engine.ending import (
 )
 from fairnotice.engine.transitions import Cause
 from fairnotice.model import Operation, OperationKind, Power, Vm
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fairnotice.engine.draft import Draft
 
 
 def move_vm(draft: Draft, vm: Vm, node: str) -> None:

@@ -1,8 +1,6 @@
 """Rules 4, 13 and 22: what operators do to a node, and what befalls it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from fairnotice.engine import impacts
 from fairnotice.engine.announce import Plan, by_domain, check_asked, least_notice
@@ -14,7 +12,17 @@ from fairnotice.engine.changes import (
     NodeReturned,
     VmMoved,
 )
+from fairnotice.engine.commands import (
+    Asked,
+    Cordon,
+    FailNode,
+    NodeOperation,
+    PredictFailure,
+    ReportReachable,
+    Uncordon,
+)
 from fairnotice.engine.domains import in_the_way, two_domains
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.ending import cancel_operation
 from fairnotice.engine.kinds import KINDS
@@ -23,20 +31,6 @@ from fairnotice.engine.start import start
 from fairnotice.engine.transitions import Cause
 from fairnotice.engine.users import accept, operation_ids
 from fairnotice.model import EventType, Node, NodeHealth, OperationKind, Vm
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fairnotice.engine.commands import (
-        Asked,
-        Cordon,
-        FailNode,
-        NodeOperation,
-        PredictFailure,
-        ReportReachable,
-        Uncordon,
-    )
-    from fairnotice.engine.draft import Draft
 
 DEFAULT_FREEZE_SECONDS = 9
 

@@ -1,17 +1,11 @@
 """Rule 14: where a VM may be put."""
 
-from __future__ import annotations
-
+from collections.abc import Collection, Iterable
 from itertools import chain
-from typing import TYPE_CHECKING
 
+from fairnotice.engine.draft import Draft
+from fairnotice.engine.tables import Tables
 from fairnotice.model import Node, NodeState, Vm
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from fairnotice.engine.draft import Draft
-    from fairnotice.engine.tables import Tables
 
 
 def find_place(draft: Draft, vm: Vm, *, domains_may_meet: bool = False) -> str | None:

@@ -1,21 +1,15 @@
 """Rule 20: stop, start and deallocate act at once and make no event."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from fairnotice.engine.announce import Plan
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.changes import VmPowerChanged
+from fairnotice.engine.commands import Deallocate, OnVms, Start, Stop
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.placement import find_place, why_closed
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.start import start as start_operation
 from fairnotice.engine.users import accept, named_vms, operation_ids
 from fairnotice.model import Impact, NodeHealth, OperationKind, Power, Vm
-
-if TYPE_CHECKING:
-    from fairnotice.engine.commands import Deallocate, OnVms, Start, Stop
-    from fairnotice.engine.draft import Draft
 
 
 def stop(draft: Draft, command: Stop) -> Accepted:

@@ -1,16 +1,21 @@
 """Rule 22: the same node operation on many nodes, and which node is next."""
 
-from __future__ import annotations
-
-from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from fairnotice.engine import windows
 from fairnotice.engine.announce import Plan, by_domain, guid, is_told, least_notice
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.changes import RolloutChanged, RolloutNodeChanged
-from fairnotice.engine.commands import Asked
+from fairnotice.engine.commands import (
+    Asked,
+    CancelRollout,
+    PauseRollout,
+    ResumeRollout,
+    StartRollout,
+)
 from fairnotice.engine.domains import in_the_way, two_domains
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.ending import cancel_operation
 from fairnotice.engine.evacuation import evacuate_node, is_over
@@ -25,6 +30,7 @@ from fairnotice.engine.nodes import (
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.transitions import ROLLOUT, ROLLOUT_NODE, Cause, move
 from fairnotice.model import (
+    Node,
     NodeHealth,
     OperationKind,
     OperationStatus,
@@ -34,20 +40,8 @@ from fairnotice.model import (
     RolloutNode,
     RolloutNodeStatus,
     RolloutStatus,
+    Vm,
 )
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from fairnotice.engine.commands import (
-        CancelRollout,
-        PauseRollout,
-        ResumeRollout,
-        StartRollout,
-    )
-    from fairnotice.engine.draft import Draft
-    from fairnotice.model import Node, Vm
-
 
 # ---- The commands ----
 

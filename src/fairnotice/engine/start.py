@@ -1,9 +1,6 @@
 """Rules 5, 9 and 18: when an operation is due, who goes first, and the start itself."""
 
-from __future__ import annotations
-
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from fairnotice.engine import impacts, windows
 from fairnotice.engine.announce import announce, is_told
@@ -15,15 +12,11 @@ from fairnotice.engine.approval import (
 )
 from fairnotice.engine.changes import EventStarted, OperationStarted
 from fairnotice.engine.domains import is_held_by_another
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.ending import finish, scheduled_events
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
 from fairnotice.model import NodeHealth, Operation
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from fairnotice.engine.draft import Draft
 
 
 def start_what_may(draft: Draft) -> None:

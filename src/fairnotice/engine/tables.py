@@ -4,12 +4,12 @@ Rows are frozen and indexes hold tuples, so a Draft can lay its own values over 
 touching them. Every index is kept by the `put` and `drop` of its table, here and nowhere else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, MutableMapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from fairnotice.engine.changes import Row
 from fairnotice.engine.kinds import KINDS
+from fairnotice.engine.notice import Timing
 from fairnotice.model import (
     Endpoint,
     Event,
@@ -27,10 +27,6 @@ from fairnotice.model import (
     Scope,
     Vm,
 )
-
-if TYPE_CHECKING:
-    from fairnotice.engine.changes import Row
-    from fairnotice.engine.notice import Timing
 
 Key = TypeVar("Key")
 Names = tuple[str, ...]

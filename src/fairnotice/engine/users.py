@@ -1,8 +1,7 @@
 """Rules 15 to 20: what users ask of their VMs, and taking it back."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from datetime import datetime
 
 from fairnotice.engine.announce import (
     Plan,
@@ -13,6 +12,17 @@ from fairnotice.engine.announce import (
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.approval import consider_terminates
 from fairnotice.engine.changes import RequestAccepted
+from fairnotice.engine.commands import (
+    Asked,
+    Cancel,
+    Delete,
+    Evict,
+    OnVms,
+    Redeploy,
+    Restart,
+    ScaleIn,
+)
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import cancel_operation, scheduled_events
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.placement import find_places
@@ -29,22 +39,6 @@ from fairnotice.model import (
     Vm,
     scope_name,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
-
-    from fairnotice.engine.commands import (
-        Asked,
-        Cancel,
-        Delete,
-        Evict,
-        OnVms,
-        Redeploy,
-        Restart,
-        ScaleIn,
-    )
-    from fairnotice.engine.draft import Draft
 
 REMOVING = (OperationKind.DELETE, OperationKind.EVICTION)
 
