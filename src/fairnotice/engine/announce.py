@@ -9,7 +9,7 @@ from fairnotice.engine.changes import EventAnnounced, OperationChanged, Operatio
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.kinds import KINDS, Kind
-from fairnotice.engine.notice import earliest, least_notice_seconds
+from fairnotice.engine.notice import earliest, least_notice_seconds, whole_second
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
@@ -134,7 +134,7 @@ def _event(
         resources=tuple(vm.name for vm in vms),
         revision=draft.revision + 1,
         announced_at=draft.now,
-        not_before=operation.not_before,
+        not_before=whole_second(operation.not_before),
         notice_seconds=notice_seconds,
         description=kind.description,
         duration_seconds=operation.duration_seconds,

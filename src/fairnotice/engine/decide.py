@@ -76,7 +76,7 @@ def _answer_again(draft: Draft, request_id: str) -> Accepted:
     request = draft.requests.get(request_id)
     if request is None:
         return Accepted(request=request_id)
-    operations = [draft.operations[name] for name in request.operations if name in draft.operations]
+    operations = [draft.operations[name] for name in request.operations]
     events = tuple(event for operation in operations for event in operation.events)
     return Accepted(request.id, request.operations, events, request.left)
 
@@ -96,7 +96,7 @@ def _look_at_operation(draft: Draft, subject: Subject) -> None:
         for event in operation.events:
             approval.consider_terminates(draft, draft.events[event])
     else:
-        forgetting.forget_operation(draft, operation)
+        forgetting.forget_request(draft, operation.request)
 
 
 def _look_at_impact(draft: Draft, subject: Subject) -> None:

@@ -72,7 +72,8 @@ def _wake_everything(draft: Draft) -> None:
             draft.wake(impact.limit_at, Matter.IMPACT, impact.key)
     for event in draft.events.values():
         if event.visible and event.settling_since is not None:
-            draft.wake(event.settling_since, Matter.EVENT, event.id)
+            over_at = event.settling_since + timedelta(seconds=draft.timing.settle_seconds)
+            draft.wake(over_at, Matter.EVENT, event.id)
     kept = timedelta(days=draft.timing.history_days)
     for rollout in draft.rollouts.values():
         ended_at = rollout.ended_at

@@ -96,6 +96,13 @@ def _leave_scopes(draft: Draft, operation: Operation) -> None:
             touched = scope._replace(last_touched=LastTouched(update_domain, draft.now))
             draft.record(ScopeTouched(draft.now, touched))
         draft.consider(draft.platform_in_scope.get(scope_name, ()))
+    wake_rollouts(draft)
+
+
+def wake_rollouts(draft: Draft) -> None:
+    """Something that may have been in their way is over: rollouts look at their nodes again."""
+    for rollout in draft.fleet.pending_nodes:
+        draft.wake(draft.now, Matter.ROLLOUT, rollout)
 
 
 def remove_empty_scope(draft: Draft, name: str) -> None:

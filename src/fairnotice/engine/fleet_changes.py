@@ -19,10 +19,9 @@ from fairnotice.engine.commands import (
     VmSpec,
 )
 from fairnotice.engine.draft import Draft
-from fairnotice.engine.ending import remove_empty_scope
+from fairnotice.engine.ending import remove_empty_scope, wake_rollouts
 from fairnotice.engine.fleet_checks import check_notice, check_policy, check_spec
 from fairnotice.engine.leaving import remove_vm
-from fairnotice.engine.nodes import wake_rollouts
 from fairnotice.engine.placement import find_place
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.model import (

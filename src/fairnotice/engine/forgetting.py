@@ -15,11 +15,20 @@ from fairnotice.engine.ending import impact_key
 from fairnotice.model import Operation
 
 
-def forget_operation(draft: Draft, operation: Operation) -> None:
-    """Forget an operation that has been over for long, with all that hangs on it."""
+def forget_request(draft: Draft, request_id: str) -> None:
+    """Forget a request all of whose operations are over for long, with all that hangs on it."""
+    request = draft.requests[request_id]
+    operations = [draft.operations[name] for name in request.operations]
     remembered = timedelta(seconds=draft.timing.remembered_seconds)
-    if operation.ended_at is None or draft.now < operation.ended_at + remembered:
-        return
+    for operation in operations:
+        if operation.ended_at is None or draft.now < operation.ended_at + remembered:
+            return
+    for operation in operations:
+        _forget_operation(draft, operation)
+    draft.record(RequestForgotten(draft.now, request))
+
+
+def _forget_operation(draft: Draft, operation: Operation) -> None:
     for event in operation.events:
         draft.record(EventForgotten(draft.now, draft.events[event]))
     for vm in operation.vms:
@@ -27,9 +36,6 @@ def forget_operation(draft: Draft, operation: Operation) -> None:
         if impact is not None:
             draft.record(ImpactForgotten(draft.now, impact))
     draft.record(OperationForgotten(draft.now, operation))
-    request = draft.requests[operation.request]
-    if not any(other in draft.operations for other in request.operations):
-        draft.record(RequestForgotten(draft.now, request))
 
 
 def forget_rollout(draft: Draft, rollout_id: str) -> None:

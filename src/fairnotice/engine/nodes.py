@@ -23,8 +23,7 @@ from fairnotice.engine.commands import (
 )
 from fairnotice.engine.domains import in_the_way, two_domains
 from fairnotice.engine.draft import Draft
-from fairnotice.engine.effects import Matter
-from fairnotice.engine.ending import cancel_operation
+from fairnotice.engine.ending import cancel_operation, wake_rollouts
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.start import start
@@ -138,6 +137,7 @@ def fail_node(draft: Draft, command: FailNode) -> Accepted:
     for vm in _vms_on(draft, node.name):
         if not vm.running:
             draft.record(VmMoved(draft.now, vm._replace(node=None)))
+            draft.consider(draft.operations_on_vm.get(vm.name, ()))
     wake_rollouts(draft)
     planned = Plan(command.id, command.id, OperationKind.FAILURE, tuple(hit), node=node.name)
     answer = accept(draft, command, OperationKind.FAILURE, [planned], node=node.name)
@@ -257,9 +257,3 @@ def expected_seconds(kind: OperationKind, asked: int | None) -> int | None:
     if kind is OperationKind.HOST_UPDATE:
         return DEFAULT_FREEZE_SECONDS if asked is None else asked
     return None
-
-
-def wake_rollouts(draft: Draft) -> None:
-    """A node came or went: rollouts that still have nodes to take look again."""
-    for rollout in draft.fleet.pending_nodes:
-        draft.wake(draft.now, Matter.ROLLOUT, rollout)
