@@ -8,7 +8,12 @@ from typing import Any
 from fairnotice.engine.changes import Change, Removal, Row
 from fairnotice.engine.notice import AZURE, Timing
 from fairnotice.engine.tables import INDEXES, TABLES, Tables
-from fairnotice.model import Life, NodeState, RolloutNode, RolloutNodeStatus
+from fairnotice.model import Life, NodeState, RolloutNode, RolloutNodeStatus, Scope
+
+
+def _load_order(row: Row) -> tuple[bool, int]:
+    """Scopes first, since events are indexed by them; operations and events as they came."""
+    return not isinstance(row, Scope), getattr(row, "revision", 0)
 
 
 class Fleet(Tables):
@@ -30,9 +35,9 @@ class Fleet(Tables):
     def load(
         cls, rows: Iterable[Row], timing: Timing, revision: int, recorded_at: datetime | None
     ) -> "Fleet":
-        """A fleet from its stored rows: scopes first of all, the rest as it comes."""
+        """A fleet from its stored rows, in any order; VMs in the one they were declared in."""
         fleet = cls(timing)
-        for row in rows:
+        for row in sorted(rows, key=_load_order):
             fleet.put(row)
         fleet.revision = revision
         fleet.recorded_at = recorded_at
