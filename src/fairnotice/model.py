@@ -370,7 +370,8 @@ class Event(NamedTuple):
     revision: int
     announced_at: datetime
     not_before: datetime
-    notice_seconds: int
+    # The notice promised when it was announced.
+    notice_seconds: float
     description: str = ""
     duration_seconds: int = -1
     update_domain: int | None = None
@@ -379,8 +380,9 @@ class Event(NamedTuple):
     seen: tuple[Seen, ...] = ()
     # Nodes whose endpoint has not confirmed that it shows this event (rule 5).
     unconfirmed: tuple[str, ...] = ()
-    # The first revision whose confirmation counts.
+    # The first revision whose confirmation counts; an operator's word that none is needed.
     unconfirmed_since: int = 0
+    released: bool = False
     # The life of the process that promised the notice, and when it has elapsed there (rule 25).
     life: int = 0
     elapsed_at: float = 0.0

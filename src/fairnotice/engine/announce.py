@@ -9,7 +9,7 @@ from fairnotice.engine.changes import EventAnnounced, OperationChanged, Operatio
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.kinds import KINDS, Kind
-from fairnotice.engine.notice import earliest, least_notice_seconds, whole_second
+from fairnotice.engine.notice import earliest, in_utc, least_notice_seconds, whole_second
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
@@ -51,6 +51,19 @@ def by_domain(vms: Iterable[Vm]) -> dict[Domain, list[Vm]]:
     return domains
 
 
+def by_event(vms: Iterable[Vm], node: str | None) -> list[list[Vm]]:
+    """The VMs of an operation by the event that names them: one scope, update domain and node.
+
+    A VM that is only on its way to the node has an event of its own: it is told in time, and no
+    event ever names two nodes.
+    """
+    groups: dict[tuple[str, int | None, str], list[Vm]] = {}
+    for vm in vms:
+        arriving = "" if vm.node == node else vm.name
+        groups.setdefault((vm.scope, vm.update_domain, arriving), []).append(vm)
+    return list(groups.values())
+
+
 def plan(draft: Draft, planned: Plan) -> Operation:
     """Write the operation down, with an event for each scope that listens."""
     kind = KINDS[planned.kind]
@@ -80,10 +93,7 @@ def plan(draft: Draft, planned: Plan) -> Operation:
         forced=planned.forced,
         rollout=planned.rollout,
     )
-    notice_seconds = planned.notice_seconds
-    operation = announce(
-        draft, operation, told, notice_seconds, Cause.ANNOUNCED, change=OperationPlanned
-    )
+    operation = announce(draft, operation, told, Cause.ANNOUNCED, change=OperationPlanned)
     draft.wake(not_before, Matter.OPERATION, operation.id)
     draft.candidates[operation.id] = None
     return operation
@@ -93,20 +103,20 @@ def announce(
     draft: Draft,
     operation: Operation,
     vms: Iterable[Vm],
-    notice_seconds: int,
     cause: Cause,
     *,
     change: type[OperationPlanned | OperationChanged] = OperationChanged,
 ) -> Operation:
     """Make an event of the operation for each scope and update domain among these VMs."""
-    groups = list(by_domain(vms).values())
-    ids = tuple(guid(operation.id, vms[0].scope, str(vms[0].update_domain)) for vms in groups)
+    groups = by_event(vms, operation.node)
+    ids = tuple(
+        guid(operation.id, group[0].scope, str(group[0].update_domain), group[0].name)
+        for group in groups
+    )
     operation = operation._replace(events=(*operation.events, *ids))
     draft.record(change(draft.now, operation))
     for event_id, group in zip(ids, groups, strict=True):
-        event = _event(
-            draft, event_id, operation, group, notice_seconds=notice_seconds, cause=cause
-        )
+        event = _event(draft, event_id, operation, group, cause)
         draft.record(EventAnnounced(draft.now, event))
     return operation
 
@@ -116,14 +126,14 @@ def _event(
     event_id: str,
     operation: Operation,
     vms: list[Vm],
-    *,
-    notice_seconds: int,
     cause: Cause,
 ) -> Event:
     kind = KINDS[operation.kind]
     assert kind.event_type is not None  # nobody is told of a power operation
     first = vms[0]
     struck = cause is Cause.STRUCK
+    not_before = whole_second(operation.not_before)
+    promised_seconds = 0.0 if struck else (not_before - draft.now).total_seconds()
     return Event(
         id=event_id,
         operation=operation.id,
@@ -134,16 +144,16 @@ def _event(
         resources=tuple(vm.name for vm in vms),
         revision=draft.revision + 1,
         announced_at=draft.now,
-        not_before=whole_second(operation.not_before),
-        notice_seconds=notice_seconds,
+        not_before=not_before,
+        notice_seconds=promised_seconds,
         description=kind.description,
         duration_seconds=operation.duration_seconds,
         update_domain=first.update_domain,
-        node=operation.node or first.node,
+        node=first.node,
         unconfirmed=() if struck else unconfirmed_nodes(draft, kind.event_type, vms),
         unconfirmed_since=draft.revision + 1,
         life=draft.life.number,
-        elapsed_at=draft.moment.monotonic + notice_seconds,
+        elapsed_at=draft.moment.monotonic + promised_seconds,
         started_at=draft.now if struck else None,
     )
 
@@ -181,8 +191,13 @@ def least_notice(tables: Tables, kind: OperationKind, vm: Vm) -> int:
     return least_notice_seconds(tables.timing, event_type, terminate_notice_minutes(tables, vm))
 
 
-def check_asked(draft: Draft, kind: OperationKind, vms: Iterable[Vm], asked: datetime) -> None:
-    """Refuse a NotBefore that would give less notice than promised (rule 2)."""
+def checked_instant(
+    draft: Draft, kind: OperationKind, vms: Iterable[Vm], asked: datetime | None
+) -> datetime | None:
+    """The NotBefore asked for, unless it would give less notice than promised (rule 2)."""
+    if asked is None:
+        return None
+    asked = in_utc(asked)
     if asked < draft.now:
         refuse(Code.INVALID, "not_before lies in the past.", "Give a later instant.", rule=2)
     for vm in vms:
@@ -194,6 +209,7 @@ def check_asked(draft: Draft, kind: OperationKind, vms: Iterable[Vm], asked: dat
                 "Give more notice, or leave not_before out for the least.",
                 rule=2,
             )
+    return asked
 
 
 def is_automatic(scope: Scope, kind: Kind) -> bool:

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from fairnotice.engine.announce import unconfirmed_nodes
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.changes import (
     EndpointChanged,
@@ -21,9 +22,10 @@ from fairnotice.engine.commands import (
 )
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
-from fairnotice.engine.notice import whole_second
+from fairnotice.engine.ending import scheduled_events
+from fairnotice.engine.notice import in_utc, whole_second
 from fairnotice.engine.refusal import Code, refuse
-from fairnotice.model import Approval, Endpoint, Event, EventType, Requester, Role
+from fairnotice.model import Approval, Endpoint, Event, EventType, Operation, Requester, Role
 
 # Two readings of a monotonic clock that should be equal may differ by rounding.
 CLOCK_ROUNDING_SECONDS = 1e-6
@@ -100,7 +102,7 @@ def _seen_event(draft: Draft, event_id: str, by: Requester) -> Event:
     event = draft.events.get(event_id.upper())
     if event is not None and event.gone_at is not None:
         remembered = timedelta(seconds=draft.timing.remembered_seconds)
-        event = event if draft.now <= event.gone_at + remembered else None
+        event = event if draft.now < event.gone_at + remembered else None
     if event is not None and by.role is Role.VM:
         vm = draft.vms.get(by.name)
         event = event if vm is not None and vm.scope == event.scope else None
@@ -127,7 +129,7 @@ def postpone(draft: Draft, command: Postpone) -> Accepted:
             rule=2,
             event=event.id,
         )
-    not_before = whole_second(command.not_before)
+    not_before = whole_second(in_utc(command.not_before))
     if not_before < event.not_before:
         refuse(
             Code.INVALID,
@@ -137,7 +139,9 @@ def postpone(draft: Draft, command: Postpone) -> Accepted:
             event=event.id,
         )
     if not_before > event.not_before:
-        put_off(draft, event._replace(not_before=not_before))
+        longer_seconds = (not_before - event.not_before).total_seconds()
+        elapsed_at = event.elapsed_at + longer_seconds
+        put_off(draft, event._replace(not_before=not_before, elapsed_at=elapsed_at))
     return Accepted(operations=(event.operation,), events=(event.id,))
 
 
@@ -149,6 +153,7 @@ def put_off(draft: Draft, event: Event) -> None:
         later = operation._replace(not_before=event.not_before)
         draft.record(OperationChanged(draft.now, later))
     draft.wake(event.not_before, Matter.OPERATION, event.operation)
+    draft.candidates[event.operation] = None
 
 
 def operators_event(draft: Draft, event_id: str, by: Requester, rule: int) -> Event:
@@ -180,7 +185,7 @@ def release(draft: Draft, command: Release) -> Accepted:
     if not event.scheduled:
         _refuse_late(event, "released")
     if event.unconfirmed:
-        _confirmed(draft, event, ())
+        _confirmed(draft, event._replace(released=True), ())
     return Accepted(operations=(event.operation,), events=(event.id,))
 
 
@@ -190,7 +195,22 @@ def join_endpoint(draft: Draft, command: JoinEndpoint) -> Accepted:
         refuse(Code.NOT_FOUND, f"There is no node {command.node}.", "Add it to the fleet.", rule=5)
     if command.node not in draft.endpoints:
         draft.record(EndpointChanged(draft.now, Endpoint(command.node)))
+        for name in draft.vms_on_node.get(command.node, ()):
+            for operation in draft.operations_on_vm.get(name, ()):
+                ask_endpoints(draft, draft.operations[operation])
     return Accepted()
+
+
+def ask_endpoints(draft: Draft, operation: Operation) -> None:
+    """Endpoints that now serve a VM of a Scheduled event have to confirm it, if any are new."""
+    for event in scheduled_events(draft, operation):
+        vms = [draft.vms[name] for name in event.resources]
+        unconfirmed = unconfirmed_nodes(draft, event.type, vms)
+        if unconfirmed != event.unconfirmed and not event.released:
+            since = draft.revision + 1
+            asked = event._replace(unconfirmed=unconfirmed, unconfirmed_since=since)
+            draft.record(EventConfirmed(draft.now, asked))
+            draft.candidates[operation.id] = None
 
 
 def leave_endpoint(draft: Draft, command: LeaveEndpoint) -> Accepted:
@@ -212,10 +232,12 @@ def confirm(draft: Draft, command: Confirm) -> Accepted:
             "Let it join first.",
             rule=5,
         )
-    if command.revision > endpoint.confirmed_revision:
-        confirmed = endpoint._replace(confirmed_revision=command.revision)
+    # Nobody can have confirmed what is still to come: such a word is worth no more than now.
+    revision = min(command.revision, draft.revision)
+    if revision > endpoint.confirmed_revision:
+        confirmed = endpoint._replace(confirmed_revision=revision)
         draft.record(EndpointChanged(draft.now, confirmed))
-        _confirm_up_to(draft, command.node, command.revision)
+        _confirm_up_to(draft, command.node, revision)
     return Accepted()
 
 

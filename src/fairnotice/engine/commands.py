@@ -297,6 +297,8 @@ class Restarted:
     """A new life of the process begins. In a takeover the endpoints went on serving."""
 
     takeover: bool = False
+    # When endpoints are last known to have served; left out, the last record.
+    served_until: datetime | None = None
 
 
 # ---- The fleet (rules 4, 18, 21) ----

@@ -29,7 +29,7 @@ from fairnotice.engine.kinds import ROLLED_OUT
 from fairnotice.engine.refusal import Code, Refusal, Refused, refuse
 from fairnotice.engine.start import start_what_may
 from fairnotice.errors import ClockWentBack
-from fairnotice.model import Moment, OperationKind
+from fairnotice.model import Moment, OperationKind, Role
 
 
 def decide(fleet: Fleet, command: Command, now: Moment) -> Decision | Refusal:
@@ -61,6 +61,7 @@ def _answer(draft: Draft, command: Command) -> Accepted | Forecast:
         key = command.idempotency_key
         if key is not None and key in draft.request_by_key:
             return _answer_again(draft, draft.request_by_key[key])
+        _must_be_allowed(command)
         if command.id in draft.requests or command.id in draft.rollouts:
             refuse(
                 Code.CONFLICT,
@@ -69,6 +70,21 @@ def _answer(draft: Draft, command: Command) -> Accepted | Forecast:
                 rule=19,
             )
     return HANDLERS[type(command)](draft, command)
+
+
+def _must_be_allowed(command: commands.Asked) -> None:
+    """A VM asks for nothing, and nodes are the operator's; the rest is the fronts' to decide."""
+    if not command.id or any(sign in command.id for sign in "./"):
+        refuse(
+            Code.INVALID,
+            f"{command.id!r} is no id: operations and impacts are named after it.",
+            "Use a GUID, or anything without a dot or a slash.",
+        )
+    if command.by.role is Role.VM:
+        refuse(Code.FORBIDDEN, "A VM may only approve.", "Ask in the control plane.")
+    on_nodes = isinstance(command, commands.OnNode | commands.StartRollout)
+    if on_nodes and command.by.role is Role.USER:
+        refuse(Code.FORBIDDEN, "Nodes are the operator's.", "Ask an operator.")
 
 
 def _answer_again(draft: Draft, request_id: str) -> Accepted:

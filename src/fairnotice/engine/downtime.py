@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from fairnotice.engine.announce import least_notice
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.approval import put_off
 from fairnotice.engine.changes import LifeBegan
@@ -10,7 +11,7 @@ from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import AskOutcome, Matter
 from fairnotice.engine.enabling import wake_enabled_scopes
 from fairnotice.engine.notice import earliest
-from fairnotice.model import Event, EventType, Life
+from fairnotice.model import Event, Life
 
 
 def restarted(draft: Draft, command: Restarted) -> Accepted:
@@ -20,7 +21,8 @@ def restarted(draft: Draft, command: Restarted) -> Accepted:
     behind = away_seconds < 0
     unserved = draft.life.unserved_seconds
     if not command.takeover:
-        unserved += max(away_seconds, 0.0)
+        served_until = command.served_until or recorded_at
+        unserved += max((draft.now - served_until).total_seconds(), 0.0)
     life = Life(draft.life.number + 1, draft.now, unserved)
     draft.record(LifeBegan(draft.now, life))
     if behind:
@@ -46,16 +48,15 @@ def _renew(draft: Draft, event: Event) -> None:
             not_before=not_before,
             notice_renewed=True,
             life=draft.life.number,
-            elapsed_at=draft.moment.monotonic + notice_seconds,
+            elapsed_at=draft.moment.monotonic + (not_before - draft.now).total_seconds(),
         )
         put_off(draft, renewed)
 
 
 def _least_seconds(draft: Draft, event: Event) -> int:
-    """The notice to renew; of a predicted failure not the days it was given, but the least."""
-    if event.type is EventType.REDEPLOY:
-        return draft.timing.notice_seconds[EventType.REDEPLOY]
-    return event.notice_seconds
+    """The notice to renew: the least of its type, however much was given before."""
+    kind = draft.operations[event.operation].kind
+    return max(least_notice(draft, kind, draft.vms[name]) for name in event.resources)
 
 
 def _wake_everything(draft: Draft) -> None:

@@ -90,6 +90,8 @@ class Draft(Tables):
         # What the end of a decision looks at again: operations that may start now, operations
         # that ended, events whose scope may have to be told.
         self.candidates: dict[str, None] = {}
+        # Operations that turned out not to be due, and whose followers were looked at for it.
+        self.stood_aside: set[str] = set()
         self.ended_operations: list[str] = []
         self.touched_events: dict[str, None] = {}
         self.touched_nodes: dict[str, None] = {}

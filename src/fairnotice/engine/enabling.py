@@ -16,6 +16,7 @@ from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.notice import HOUR, whole_second
+from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import Cause
 from fairnotice.model import Operation, Scope, Seen
@@ -38,10 +39,14 @@ def _hear(draft: Draft, heard: Heard) -> None:
     scope = draft.scopes.get(heard.scope)
     if scope is None:
         return
+    # An endpoint's clock may be ahead of ours, and its report may come late.
+    at = min(heard.at, draft.now)
     if scope.heard_at is None:
-        _enable(draft, scope)
-    elif (heard.at - scope.heard_at).total_seconds() >= HEARD_EVERY_SECONDS:
-        draft.record(ScopeHeard(draft.now, _heard(draft, scope, heard.at)))
+        heard_scope = _heard(draft, scope, at)
+        if draft.now < _silent_at(draft, heard_scope):
+            _enable(draft, heard_scope)
+    elif (at - scope.heard_at).total_seconds() >= HEARD_EVERY_SECONDS:
+        draft.record(ScopeHeard(draft.now, _heard(draft, scope, at)))
 
 
 def _heard(draft: Draft, scope: Scope, at: datetime) -> Scope:
@@ -50,15 +55,17 @@ def _heard(draft: Draft, scope: Scope, at: datetime) -> Scope:
 
 def _see(draft: Draft, seen: SeenBy) -> None:
     event = draft.events.get(seen.event)
-    if event is not None and all(vm != seen.vm for vm, _ in event.seen):
+    vm = draft.vms.get(seen.vm)
+    if event is None or vm is None or vm.scope != event.scope:
+        return
+    if all(first.vm != seen.vm for first in event.seen):
         first = (*event.seen, Seen(seen.vm, seen.at))
         draft.record(EventSeen(draft.now, event._replace(seen=first)))
 
 
 def _enable(draft: Draft, scope: Scope) -> None:
     """Somebody listens: tell of all that is still far enough away."""
-    enabled = _heard(draft, scope, draft.now)
-    enabled = enabled._replace(enabled_at=draft.now, enablings=scope.enablings + 1)
+    enabled = scope._replace(enabled_at=draft.now, enablings=scope.enablings + 1)
     draft.record(ScopeEnabled(draft.now, enabled))
     draft.wake(_silent_at(draft, enabled), Matter.SCOPE, scope.name)
     pending: dict[str, None] = {}
@@ -83,8 +90,9 @@ def _tell(draft: Draft, operation: Operation, scope: Scope) -> None:
     not_before = whole_second(operation.not_before)
     if not_before >= draft.now + timedelta(seconds=notice_seconds):
         operation = operation._replace(not_before=not_before)
-        announce(draft, operation, told, notice_seconds, Cause.ANNOUNCED)
+        announce(draft, operation, told, Cause.ANNOUNCED)
         draft.wake(not_before, Matter.OPERATION, operation.id)
+        draft.candidates[operation.id] = None
 
 
 def _silent_at(tables: Tables, scope: Scope) -> datetime:
@@ -112,9 +120,11 @@ def look_at_scope(draft: Draft, name: str) -> None:
 
 def report_unserved(draft: Draft, command: ReportUnserved) -> Accepted:
     """Nobody could ask here for a while: unknown is not silent."""
+    if command.seconds < 0:
+        refuse(Code.INVALID, "Time does not run backwards.", "Give seconds from 0 on.", rule=8)
     for name in command.scopes:
         scope = draft.scopes.get(name)
-        if scope is not None and scope.enabled:
+        if scope is not None and scope.enabled and command.seconds:
             excused = scope.heard_unserved_seconds - command.seconds
             draft.record(ScopeHeard(draft.now, scope._replace(heard_unserved_seconds=excused)))
     return Accepted()

@@ -1,6 +1,6 @@
 """Rule 23: empty a node, as far as there is room elsewhere."""
 
-from fairnotice.engine.announce import Plan, check_asked
+from fairnotice.engine.announce import Plan, checked_instant
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.commands import Asked, NodeOperation
 from fairnotice.engine.draft import Draft
@@ -24,14 +24,12 @@ def evacuate(draft: Draft, command: NodeOperation) -> Accepted:
     vms = vms_hit(draft, node.name)
     if not command.force:
         must_keep_domains_apart(draft, node, vms)
-    if command.not_before is not None:
-        check_asked(draft, command.kind, vms, command.not_before)
     pattern = Plan(
         id="",
         request=command.id,
         kind=command.kind,
         vms=(),
-        asked_not_before=command.not_before,
+        asked_not_before=checked_instant(draft, command.kind, vms, command.not_before),
         forced=command.force,
     )
     return evacuate_node(draft, command, node, vms, pattern)

@@ -2,6 +2,7 @@
 
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.changes import (
+    EndpointRemoved,
     NodeDeclared,
     NodeRemoved,
     ScaleSetDeclared,
@@ -90,6 +91,9 @@ def _remove_nodes(draft: Draft, spec: FleetSpec) -> None:
                 rule=21,
             )
         draft.record(NodeRemoved(draft.now, draft.nodes[name]))
+        endpoint = draft.endpoints.get(name)
+        if endpoint is not None:
+            draft.record(EndpointRemoved(draft.now, endpoint))
 
 
 def _check_room(draft: Draft, spec: FleetSpec) -> None:

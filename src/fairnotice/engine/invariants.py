@@ -100,6 +100,9 @@ def _events(fleet: Fleet) -> Iterator[Violation]:
 
 
 def _scheduled(fleet: Fleet, event: Event, operation: Operation) -> Iterator[Violation]:
+    nodes = {fleet.vms[name].node for name in event.resources if name in fleet.vms}
+    if len(nodes) > 1:
+        yield Violation(4, f"{event.id} names VMs of {nodes}")
     for name in event.resources:
         vm = fleet.vms.get(name)
         if vm is None or vm.power is not Power.RUNNING:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from fairnotice.engine.announce import unconfirmed_nodes
+from fairnotice.engine.approval import ask_endpoints
 from fairnotice.engine.changes import (
-    EventConfirmed,
     EventResourcesChanged,
     OperationChanged,
     VmMoved,
@@ -28,7 +27,7 @@ def move_vm(draft: Draft, vm: Vm, node: str) -> None:
     draft.record(VmMoved(draft.now, vm._replace(node=node)))
     leave_nodes(draft, vm.name, f"{vm.name} has left {vm.node}")
     for operation in _own_pending(draft, vm.name):
-        _ask_other_endpoint(draft, operation)
+        ask_endpoints(draft, operation)
 
 
 def stop_vm(draft: Draft, vm: Vm, power: Power, node: str | None) -> None:
@@ -87,18 +86,6 @@ def _leave(draft: Draft, operation: Operation, name: str, reason: str) -> None:
         end_operation(draft, rest, Cause.NOTHING_LEFT, reason)
     else:
         draft.candidates[rest.id] = None
-
-
-def _ask_other_endpoint(draft: Draft, operation: Operation) -> None:
-    """The endpoint of the VM's new node has to confirm what is still Scheduled (rule 5)."""
-    for event in scheduled_events(draft, operation):
-        vms = [draft.vms[name] for name in event.resources]
-        unconfirmed = unconfirmed_nodes(draft, event.type, vms)
-        if unconfirmed != event.unconfirmed:
-            since = draft.revision + 1
-            moved = event._replace(unconfirmed=unconfirmed, unconfirmed_since=since)
-            draft.record(EventConfirmed(draft.now, moved))
-            draft.candidates[operation.id] = None
 
 
 def _pending(draft: Draft, name: str) -> Iterator[Operation]:

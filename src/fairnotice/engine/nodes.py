@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fairnotice.engine import impacts
-from fairnotice.engine.announce import Plan, by_domain, check_asked, least_notice
+from fairnotice.engine.announce import Plan, by_domain, by_event, checked_instant, least_notice
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.changes import (
     NodeCordoned,
@@ -49,8 +49,6 @@ def node_operation(draft: Draft, command: NodeOperation) -> Accepted:
     check_duration(command.kind, command.duration_seconds)
     if not command.force and command.kind is not OperationKind.REPAIR:
         must_keep_domains_apart(draft, node, vms)
-    if command.not_before is not None:
-        check_asked(draft, command.kind, vms, command.not_before)
     return announce_on_node(
         draft,
         command,
@@ -61,7 +59,7 @@ def node_operation(draft: Draft, command: NodeOperation) -> Accepted:
             request=command.id,
             kind=command.kind,
             vms=(),
-            asked_not_before=command.not_before,
+            asked_not_before=checked_instant(draft, command.kind, vms, command.not_before),
             duration_seconds=expected_seconds(command.kind, command.duration_seconds),
             forced=command.force,
         ),
@@ -80,8 +78,7 @@ def predict_failure(draft: Draft, command: PredictFailure) -> Accepted:
         refuse(Code.INVALID, "A prediction has either a risk or a not_before.", "Give one of them.")
     vms = vms_hit(draft, node.name)
     kind = OperationKind.PREDICTED_FAILURE
-    if command.not_before is not None:
-        check_asked(draft, kind, vms, command.not_before)
+    asked = checked_instant(draft, kind, vms, command.not_before)
     notice_seconds = draft.timing.notice_seconds[EventType.REDEPLOY]
     if command.risk is not None:
         notice_seconds = max(notice_seconds, draft.timing.risk_seconds[command.risk])
@@ -92,7 +89,7 @@ def predict_failure(draft: Draft, command: PredictFailure) -> Accepted:
         kind=kind,
         vms=(),
         notice_seconds=notice_seconds,
-        asked_not_before=command.not_before,
+        asked_not_before=asked,
     )
     return announce_on_node(draft, command, node, vms, plan)
 
@@ -109,7 +106,7 @@ def announce_on_node(
     """One operation for all VMs, or one for each event where the kind wants them apart."""
     groups: list[list[Vm]] = [list(vms)]
     if KINDS[pattern.kind].apart:
-        groups = list(by_domain(vms).values())
+        groups = by_event(vms, node.name)
     ids = operation_ids(pattern.request, len(groups))
     plans = []
     for operation_id, group in zip(ids, groups, strict=True):

@@ -1,8 +1,9 @@
 """Rules 1 and 2: how much notice each operation gives, and the two timing profiles."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+from fairnotice.engine.refusal import Code, refuse
 from fairnotice.model import EventType, ImpactKind, Risk
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -99,6 +100,18 @@ def whole_second(instant: datetime) -> datetime:
     if instant.microsecond:
         return instant.replace(microsecond=0) + timedelta(seconds=1)
     return instant
+
+
+def in_utc(instant: datetime) -> datetime:
+    """The same instant in UTC; one without a time zone is refused."""
+    if instant.tzinfo is None:
+        refuse(
+            Code.INVALID,
+            f"{instant} has no time zone.",
+            "Say which instant is meant, e.g. with a Z for UTC.",
+            rule=2,
+        )
+    return instant.astimezone(UTC)
 
 
 def earliest(now: datetime, notice_seconds: int, asked: datetime | None) -> datetime:

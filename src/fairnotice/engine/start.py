@@ -29,16 +29,27 @@ def start_what_may(draft: Draft) -> None:
         for operation in waiting:
             # An earlier one of the queue may have changed it meanwhile.
             current = draft.operations[operation.id]
-            if current.pending and _may_start(draft, current):
-                start(draft, current)
+            if current.pending:
+                _start_or_stand_aside(draft, current)
+
+
+def _start_or_stand_aside(draft: Draft, operation: Operation) -> None:
+    if _may_start(draft, operation):
+        start(draft, operation)
+    elif not is_due(draft, operation) and operation.id not in draft.stood_aside:
+        # Whoever queued behind it need not wait for one that is not, or no longer, due.
+        draft.stood_aside.add(operation.id)
+        for name in operation.vms:
+            draft.consider(draft.operations_on_vm[name])
 
 
 def due_at(draft: Draft, operation: Operation) -> datetime:
-    """When each of its events is approved or past NotBefore; without any, when it was asked."""
-    waiting = scheduled_events(draft, operation)
-    if not waiting:
-        return operation.asked_not_before or operation.asked_at
-    return max(cleared_at(draft, event) for event in waiting)
+    """When each of its events is approved, past NotBefore, or gone; without any, when asked."""
+    events = [draft.events[event] for event in operation.events]
+    waiting = [cleared_at(draft, event) for event in events if event.scheduled]
+    gone = [event.gone_at for event in events if event.gone_at is not None]
+    asked = operation.asked_not_before or operation.asked_at
+    return max((*waiting, *gone) if waiting else (asked, *gone))
 
 
 def is_due(draft: Draft, operation: Operation) -> bool:
@@ -69,17 +80,33 @@ def _is_held(draft: Draft, operation: Operation) -> bool:
 def _may_start(draft: Draft, operation: Operation) -> bool:
     if not is_due(draft, operation):
         return False
+    if _is_held_back(draft, operation):
+        _wake_at_closing(draft, operation)
+        return False
+    return True
+
+
+def _is_held_back(draft: Draft, operation: Operation) -> bool:
+    """Whether one of its VMs is busy, out of reach, or somebody else's first."""
     due = due_at(draft, operation)
     for name in operation.vms:
         if name in draft.impact_on_vm or _is_unreachable(draft, name):
-            return False
+            return True
         for other_id in draft.operations_on_vm[name]:
             other = draft.operations[other_id]
             if other_id == operation.id or not other.pending or not is_due(draft, other):
                 continue
             if (due_at(draft, other), other.revision) < (due, operation.revision):
-                return False
-    return True
+                return True
+    return False
+
+
+def _wake_at_closing(draft: Draft, operation: Operation) -> None:
+    """When its window closes it is not due any more, and has to let others pass."""
+    if operation.rollout is not None:
+        closes_at = windows.next_closed(draft.rollouts[operation.rollout].windows, draft.now)
+        if closes_at is not None:
+            draft.wake(closes_at, Matter.OPERATION, operation.id)
 
 
 def _is_unreachable(draft: Draft, name: str) -> bool:
@@ -104,6 +131,9 @@ def start(draft: Draft, operation: Operation) -> None:
         strike(draft, started)
     for name in operation.vms:
         impacts.begin(draft, started, name)
+    for scope, _ in operation.touches if operation.node is not None else ():
+        # A rollout's operation on another domain is not due while this one is under way.
+        draft.consider(draft.platform_in_scope.get(scope, ()))
     finish(draft, operation.id)
 
 
@@ -111,4 +141,4 @@ def strike(draft: Draft, operation: Operation) -> None:
     """Show an operation that nobody was asked about: its events appear already Started."""
     vms = [draft.vms[name] for name in operation.vms]
     told = [vm for vm in vms if is_told(draft, operation.kind, vm)]
-    announce(draft, operation, told, 0, Cause.STRUCK)
+    announce(draft, operation, told, Cause.STRUCK)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from fairnotice.engine.announce import (
     Plan,
-    check_asked,
+    checked_instant,
     least_notice,
     plan,
 )
@@ -208,8 +208,7 @@ def _ask(
     firsts = [first for first in repeated if first is not None]
     for vm in fresh:
         _must_not_be_going(draft, vm)
-    if asked_not_before is not None:
-        check_asked(draft, kind, fresh, asked_not_before)
+    asked_not_before = checked_instant(draft, kind, fresh, asked_not_before)
     if not fresh:
         return _answer_again(firsts)
     if KINDS[kind].source is EventSource.USER:

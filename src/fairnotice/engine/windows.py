@@ -29,6 +29,23 @@ def next_open(windows: Iterable[Window], at: datetime) -> datetime:
     return min(opening for window in windows for opening in _openings(window, at) if opening > at)
 
 
+def next_closed(windows: Iterable[Window], at: datetime) -> datetime | None:
+    """The first instant from `at` on at which no window is open; None where one always is."""
+    windows = tuple(windows)
+    closes_at = at
+    while is_open(windows, closes_at):
+        ends = (
+            opening + timedelta(minutes=window.length_minutes)
+            for window in windows
+            for opening in _openings(window, closes_at - timedelta(days=WEEK_DAYS))
+            if opening <= closes_at
+        )
+        closes_at = max((end for end in ends if end > closes_at), default=at)
+        if closes_at == at or closes_at > at + timedelta(days=2 * WEEK_DAYS):
+            return None
+    return closes_at
+
+
 def problem(window: Window) -> str:
     """What is wrong with a window, in words; empty where nothing is."""
     if not window.weekdays or not all(0 <= day < WEEK_DAYS for day in window.weekdays):

@@ -68,7 +68,7 @@ class LawWitness:
     def __init__(self, timing: Timing = AZURE) -> None:
         self.timing = timing
         self.events: dict[str, Event] = {}
-        self.announced_monotonic: dict[str, tuple[int, float]] = {}
+        self.announced_monotonic: dict[str, tuple[int, float, float]] = {}
         self.life = 0
         self.begun: set[str] = set()
         self.handed_out: set[str] = set()
@@ -161,7 +161,8 @@ class LawWitness:
         if isinstance(change, EventAnnounced):
             if before is not None:
                 yield Violation(6, f"{event.id} was announced twice")
-            self.announced_monotonic[event.id] = (self.life, now.monotonic)
+            promised = (event.not_before - now.wall).total_seconds()
+            self.announced_monotonic[event.id] = (self.life, now.monotonic, promised)
             yield from self._look_at_notice(fleet, event, now)
             return
         if before is None:
@@ -199,17 +200,13 @@ class LawWitness:
         if event.approval is None:
             if early:
                 yield Violation(1, f"{event.id} started before NotBefore, not approved")
-            life, since = self.announced_monotonic[event.id]
-            notice = min(event.notice_seconds, self._least(event))
-            if life == self.life and now.monotonic - since < notice - 0.001:
+            life, since, promised = self.announced_monotonic[event.id]
+            if life == self.life and now.monotonic - since < promised - 0.001:
                 yield Violation(25, f"{event.id} started before its notice had elapsed")
             if event.unconfirmed and event.type is not EventType.PREEMPT:
                 yield Violation(5, f"{event.id} started unconfirmed by {event.unconfirmed}")
         elif early and event.type is EventType.TERMINATE:
             yield from self._look_at_queue(fleet, event, now)
-
-    def _least(self, event: Event) -> int:
-        return self.timing.notice_seconds.get(event.type, event.notice_seconds)
 
     def _look_at_queue(self, fleet: Fleet, event: Event, now: Moment) -> Iterator[Violation]:
         scale_set = fleet.scopes[event.scope].of
