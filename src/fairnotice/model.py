@@ -255,9 +255,9 @@ class ScaleSet(NamedTuple):
 
 
 class LastTouched(NamedTuple):
-    """The update domain of a scope that maintenance left last, and when."""
+    """An update domain of a scope that a platform operation has left, and when."""
 
-    update_domain: int | None
+    update_domain: int
     ended_at: datetime
 
 
@@ -277,7 +277,8 @@ class Scope(NamedTuple):
     incarnation: int = 1
     # How often it was enabled: with the incarnation it makes an ETag that never repeats.
     enablings: int = 0
-    last_touched: LastTouched | None = None
+    # The last two update domains whose turn ended, the later one first.
+    last_touched: tuple[LastTouched, ...] = ()
 
     @property
     def enabled(self) -> bool:
@@ -303,7 +304,11 @@ class Request(NamedTuple):
     node: str | None = None
     # VMs of an evacuation that had no place and were not announced.
     left: tuple[str, ...] = ()
+    # Operations of earlier requests that this one only asked for again (rule 19).
+    repeats: tuple[str, ...] = ()
     idempotency_key: str | None = None
+    # What the key stands for: a digest of the command.
+    fingerprint: str = ""
 
 
 class Operation(NamedTuple):
@@ -456,12 +461,15 @@ class Rollout(NamedTuple):
     live_count: int = 0
     done_count: int = 0
     failed_count: int = 0
+    # Nodes that are still live and will count as failed.
+    failing_count: int = 0
     skipped_count: int = 0
     # Failures before the last resume: the budget counts anew from there.
     forgiven_count: int = 0
     ended_at: datetime | None = None
     reason: str = ""
     idempotency_key: str | None = None
+    fingerprint: str = ""
 
 
 class RolloutNode(NamedTuple):
@@ -472,6 +480,10 @@ class RolloutNode(NamedTuple):
     position: int
     status: RolloutNodeStatus = RolloutNodeStatus.PENDING
     request: str | None = None
+    # While pending: the scope that has to be left in peace before this node can be taken.
+    waits_for: str = ""
+    # While live: one of its impacts has failed already.
+    failing: bool = False
     reason: str = ""
 
 

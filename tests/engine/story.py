@@ -26,6 +26,7 @@ from fairnotice.model import (
     Priority,
     Requester,
     Role,
+    Rollout,
     Scope,
     Vm,
 )
@@ -220,3 +221,11 @@ class Story(Stage):
     def changes(self) -> list[str]:
         """What the last accepted command changed, by name."""
         return [type(change).__name__ for change in self.decisions[-1].changes]
+
+    def rollout(self, name: str) -> Rollout:
+        return self.fleet.rollouts[name]
+
+    def statuses(self, rollout: str) -> dict[str, str]:
+        """Where each node of a rollout is, in words."""
+        rows = (row for row in self.fleet.rollout_nodes.values() if row.rollout == rollout)
+        return {row.node: row.status.value for row in rows}

@@ -6,7 +6,7 @@ check for what never ends, names the rule that was broken.
 
 import importlib
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -20,6 +20,7 @@ from fairnotice.engine import (
     leaving,
     placement,
     rollout,
+    rollout_nodes,
     start,
     users,
     windows,
@@ -28,11 +29,12 @@ from fairnotice.engine.changes import DocumentChanged, EventStarted
 from fairnotice.engine.commands import Cancel
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import BeginImpact, Matter
-from fairnotice.model import EventStatus
+from fairnotice.model import EventStatus, LastTouched
 from fairnotice.testing.simulator import simulate
 from fairnotice.testing.witness import LawBroken
 
 SEEDS = range(40)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STEPS = 300
 
 Patch = pytest.MonkeyPatch
@@ -44,7 +46,11 @@ law = importlib.import_module("fairnotice.engine.decide")
 def start_before_not_before(patch: Patch) -> None:
     """An unapproved event is let go a minute early."""
     honest = approval._approved_at
-    patch.setattr(approval, "_approved_at", lambda event: honest(event) - timedelta(minutes=1))
+
+    def early(draft, event):
+        return honest(draft, event) - timedelta(minutes=1)
+
+    patch.setattr(approval, "_approved_at", early)
 
 
 def two_update_domains_at_once(patch: Patch) -> None:
@@ -157,7 +163,7 @@ def start_outside_the_window(patch: Patch) -> None:
 
 def no_time_to_recover(patch: Patch) -> None:
     """Nobody remembers which update domain had its turn."""
-    patch.setattr(ending, "_leave_scopes", lambda draft, operation: ending.wake_rollouts(draft))
+    patch.setattr(ending, "LastTouched", lambda domain, at: LastTouched(domain, EPOCH))
 
 
 def too_many_user_operations(patch: Patch) -> None:
@@ -197,7 +203,7 @@ def event_shown_where_nobody_listens(patch: Patch) -> None:
 
 def failures_without_end(patch: Patch) -> None:
     """A rollout goes on whatever fails."""
-    patch.setattr(rollout, "_pause", lambda draft, rollout, reason: None)
+    patch.setattr(rollout_nodes, "pause", lambda draft, rollout, reason: None)
 
 
 def timer_forgotten(patch: Patch) -> None:

@@ -22,7 +22,7 @@ from fairnotice.engine.commands import (
 )
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
-from fairnotice.engine.ending import scheduled_events
+from fairnotice.engine.ending import consider_terminates, scheduled_events
 from fairnotice.engine.notice import in_utc, whole_second
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.model import Approval, Endpoint, Event, EventType, Operation, Requester, Role
@@ -36,17 +36,18 @@ CLOCK_ROUNDING_SECONDS = 1e-6
 
 def cleared_at(draft: Draft, event: Event) -> datetime:
     """When the event stops, or stopped, holding up its operation: approved, or NotBefore."""
-    cleared = _approved_at(event)
+    cleared = _approved_at(draft, event)
     if event.type is EventType.TERMINATE and event.approval is not None:
-        others = (_approved_at(other) for other in _terminates_before(draft, event))
+        others = (_approved_at(draft, other) for other in _terminates_before(draft, event))
         cleared = min(event.not_before, max((cleared, *others)))
     return cleared
 
 
-def _approved_at(event: Event) -> datetime:
+def _approved_at(draft: Draft, event: Event) -> datetime:
     if event.approval is None:
         return event.not_before
-    return min(event.approval.at, event.not_before)
+    # An approval counts also where the clock has gone back since it was given (rule 25).
+    return min(event.approval.at, event.not_before, draft.now)
 
 
 def _terminates_before(draft: Draft, event: Event) -> list[Event]:
@@ -87,14 +88,6 @@ def approve(draft: Draft, command: Approve) -> Accepted:
             draft.candidates[event.operation] = None
             consider_terminates(draft, event)
     return Accepted(events=tuple(event.id for event in events))
-
-
-def consider_terminates(draft: Draft, event: Event) -> None:
-    """Those that waited for this Terminate may go now (rule 16)."""
-    if event.type is EventType.TERMINATE:
-        scale_set = draft.scopes[event.scope].of
-        for other in draft.terminates_in_set.get(scale_set, ()):
-            draft.candidates[draft.events[other].operation] = None
 
 
 def _seen_event(draft: Draft, event_id: str, by: Requester) -> Event:
@@ -141,6 +134,10 @@ def postpone(draft: Draft, command: Postpone) -> Accepted:
     if not_before > event.not_before:
         longer_seconds = (not_before - event.not_before).total_seconds()
         elapsed_at = event.elapsed_at + longer_seconds
+        # Also those whom nobody has told are not hit before the instant the operator gave.
+        operation = draft.operations[event.operation]
+        asked = operation._replace(asked_not_before=not_before)
+        draft.record(OperationChanged(draft.now, asked))
         put_off(draft, event._replace(not_before=not_before, elapsed_at=elapsed_at))
     return Accepted(operations=(event.operation,), events=(event.id,))
 

@@ -289,6 +289,12 @@ class ImpactBegun(Change[Impact]):
     __slots__ = ()
 
 
+class ImpactAsked(Change[Impact]):
+    """After a restart the driver is asked what became of it; its time limit counts anew."""
+
+    __slots__ = ()
+
+
 class ImpactEnded(Change[Impact]):
     """Done, failed or timed out."""
 

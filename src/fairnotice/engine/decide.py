@@ -8,6 +8,7 @@ from fairnotice.engine import (
     commands,
     downtime,
     enabling,
+    ending,
     evacuation,
     fleet_changes,
     forecast,
@@ -16,6 +17,8 @@ from fairnotice.engine import (
     nodes,
     power,
     rollout,
+    rollout_commands,
+    rollout_nodes,
     users,
 )
 from fairnotice.engine.answers import Accepted, Decision, Forecast
@@ -23,11 +26,11 @@ from fairnotice.engine.commands import Command, NodeOperation, StartRollout, Tic
 from fairnotice.engine.documents import move_incarnations
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter, Subject
-from fairnotice.engine.ending import finish
 from fairnotice.engine.fleet import Fleet
 from fairnotice.engine.kinds import ROLLED_OUT
 from fairnotice.engine.refusal import Code, Refusal, Refused, refuse
 from fairnotice.engine.start import start_what_may
+from fairnotice.engine.tables import known_key
 from fairnotice.errors import ClockWentBack
 from fairnotice.model import Moment, OperationKind, Role
 
@@ -40,9 +43,10 @@ def decide(fleet: Fleet, command: Command, now: Moment) -> Decision | Refusal:
         answer = _answer(draft, command)
     except Refused as refused:
         return refused.refusal
-    while draft.candidates or draft.ended_operations:
+    while draft.candidates or draft.ended_operations or draft.failed_operations:
         start_what_may(draft)
-        rollout.follow_operations(draft)
+        rollout_nodes.follow(draft)
+    rollout.wake_touched(draft)
     move_incarnations(draft)
     return Decision(
         tuple(draft.changes), tuple(draft.effects), answer, tuple(dict.fromkeys(draft.warnings))
@@ -58,10 +62,10 @@ def _must_not_go_back(fleet: Fleet, command: Command, now: Moment) -> None:
 
 def _answer(draft: Draft, command: Command) -> Accepted | Forecast:
     if isinstance(command, commands.Asked):
-        key = command.idempotency_key
-        if key is not None and key in draft.request_by_key:
-            return _answer_again(draft, draft.request_by_key[key])
         _must_be_allowed(command)
+        known = _known(draft, command)
+        if known is not None:
+            return known
         if command.id in draft.requests or command.id in draft.rollouts:
             refuse(
                 Code.CONFLICT,
@@ -70,6 +74,25 @@ def _answer(draft: Draft, command: Command) -> Accepted | Forecast:
                 rule=19,
             )
     return HANDLERS[type(command)](draft, command)
+
+
+def _known(draft: Draft, command: commands.Asked) -> Accepted | None:
+    """Rule 19: an equal idempotency key of the same requester means the same request."""
+    if command.idempotency_key is None:
+        return None
+    name = draft.request_by_key.get(known_key(command.by, command.idempotency_key))
+    if name is None:
+        return None
+    request = draft.requests.get(name)
+    first = draft.rollouts[name] if request is None else request
+    if first.fingerprint != users.fingerprint(command):
+        refuse(
+            Code.CONFLICT,
+            f"The idempotency key {command.idempotency_key} stands for another command.",
+            "Use a new key for what is not a repeat.",
+            rule=19,
+        )
+    return Accepted(request=name) if request is None else users.answer_again(draft, request)
 
 
 def _must_be_allowed(command: commands.Asked) -> None:
@@ -87,20 +110,14 @@ def _must_be_allowed(command: commands.Asked) -> None:
         refuse(Code.FORBIDDEN, "Nodes are the operator's.", "Ask an operator.")
 
 
-def _answer_again(draft: Draft, request_id: str) -> Accepted:
-    """Rule 19: an equal idempotency key means the same request."""
-    request = draft.requests.get(request_id)
-    if request is None:
-        return Accepted(request=request_id)
-    operations = [draft.operations[name] for name in request.operations]
-    events = tuple(event for operation in operations for event in operation.events)
-    return Accepted(request.id, request.operations, events, request.left)
-
-
 def _tick(draft: Draft, command: Tick) -> Accepted:
     for subject in dict.fromkeys(command.subjects):
         LOOKS[subject.matter](draft, subject)
     return Accepted()
+
+
+def _look_at_request(draft: Draft, subject: Subject) -> None:
+    forgetting.forget_request(draft, subject.id)
 
 
 def _look_at_operation(draft: Draft, subject: Subject) -> None:
@@ -110,7 +127,7 @@ def _look_at_operation(draft: Draft, subject: Subject) -> None:
     if operation.pending:
         draft.consider((operation.id,))
         for event in operation.events:
-            approval.consider_terminates(draft, draft.events[event])
+            ending.consider_terminates(draft, draft.events[event])
     else:
         forgetting.forget_request(draft, operation.request)
 
@@ -122,7 +139,7 @@ def _look_at_impact(draft: Draft, subject: Subject) -> None:
 def _look_at_event(draft: Draft, subject: Subject) -> None:
     event = draft.events.get(subject.id)
     if event is not None and event.visible and event.settling_since is not None:
-        finish(draft, event.operation)
+        ending.finish(draft, event.operation)
 
 
 def _look_at_scope(draft: Draft, subject: Subject) -> None:
@@ -132,6 +149,12 @@ def _look_at_scope(draft: Draft, subject: Subject) -> None:
 def _look_at_rollout(draft: Draft, subject: Subject) -> None:
     rollout.look_at_rollout(draft, subject.id)
     forgetting.forget_rollout(draft, subject.id)
+
+
+def _look_at_parked(draft: Draft, subject: Subject) -> None:
+    rollout_id, _, scope = subject.id.partition("/")
+    if rollout_id in draft.rollouts:
+        rollout.look_at_parked(draft, rollout_id, scope)
 
 
 def _node_operation(draft: Draft, command: NodeOperation) -> Accepted:
@@ -149,15 +172,17 @@ def _node_operation(draft: Draft, command: NodeOperation) -> Accepted:
 def _start_rollout(draft: Draft, command: StartRollout) -> Accepted | Forecast:
     if command.dry_run:
         return forecast.forecast(draft, command)
-    return rollout.start_rollout(draft, command)
+    return rollout_commands.start_rollout(draft, command)
 
 
 LOOKS: dict[Matter, Callable[[Draft, Subject], None]] = {
+    Matter.REQUEST: _look_at_request,
     Matter.OPERATION: _look_at_operation,
     Matter.IMPACT: _look_at_impact,
     Matter.EVENT: _look_at_event,
     Matter.SCOPE: _look_at_scope,
     Matter.ROLLOUT: _look_at_rollout,
+    Matter.PARKED: _look_at_parked,
 }
 
 HANDLERS: dict[type, Callable[[Draft, Any], Accepted | Forecast]] = {
@@ -177,9 +202,9 @@ HANDLERS: dict[type, Callable[[Draft, Any], Accepted | Forecast]] = {
     commands.Uncordon: nodes.uncordon,
     commands.ReportReachable: nodes.report_reachable,
     commands.StartRollout: _start_rollout,
-    commands.PauseRollout: rollout.pause_rollout,
-    commands.ResumeRollout: rollout.resume_rollout,
-    commands.CancelRollout: rollout.cancel_rollout,
+    commands.PauseRollout: rollout_commands.pause_rollout,
+    commands.ResumeRollout: rollout_commands.resume_rollout,
+    commands.CancelRollout: rollout_commands.cancel_rollout,
     commands.Approve: approval.approve,
     commands.Postpone: approval.postpone,
     commands.Release: approval.release,

@@ -17,10 +17,14 @@ def two_domains(vms: Iterable[Vm]) -> Vm | None:
     return None
 
 
-def in_the_way(tables: Tables, node: Node, touches: Iterable[Domain]) -> Operation | None:
-    """An operation because of which none may be announced on this node: it counts already."""
-    conflicting = _conflicting(tables, node.name, node.fault_domain, touches)
-    return next((operation for operation in conflicting if _counts(operation)), None)
+def in_the_way(
+    tables: Tables, node: Node, touches: Iterable[Domain]
+) -> tuple[str, Operation] | None:
+    """A scope, and an operation there because of which none may be announced on this node."""
+    for scope, operation in _conflicting(tables, node.name, node.fault_domain, touches):
+        if counts(operation):
+            return scope, operation
+    return None
 
 
 def is_held_by_another(tables: Tables, operation: Operation) -> bool:
@@ -30,17 +34,17 @@ def is_held_by_another(tables: Tables, operation: Operation) -> bool:
     a failure above all, is waited for: two domains are never down by the rollout's doing.
     """
     conflicting = _conflicting(tables, operation.node, operation.fault_domain, operation.touches)
-    return any(not other.pending for other in conflicting)
+    return any(not other.pending for _, other in conflicting)
 
 
-def _counts(operation: Operation) -> bool:
+def counts(operation: Operation) -> bool:
     """Failures and predictions count once started, everything else once announced."""
     return KINDS[operation.kind].counts_announced or not operation.pending
 
 
 def _conflicting(
     tables: Tables, node: str | None, fault_domain: int | None, touches: Iterable[Domain]
-) -> Iterator[Operation]:
+) -> Iterator[tuple[str, Operation]]:
     """Live operations on other nodes that have another domain of one of these scopes."""
     for scope, update_domain in touches:
         if update_domain is None:  # a standalone VM conflicts with nobody
@@ -50,4 +54,4 @@ def _conflicting(
             if other.node != node and (
                 other.fault_domain != fault_domain or (scope, update_domain) not in other.touches
             ):
-                yield other
+                yield scope, other

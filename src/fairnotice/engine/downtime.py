@@ -8,9 +8,11 @@ from fairnotice.engine.approval import put_off
 from fairnotice.engine.changes import LifeBegan
 from fairnotice.engine.commands import Restarted
 from fairnotice.engine.draft import Draft
-from fairnotice.engine.effects import AskOutcome, Matter
+from fairnotice.engine.effects import Matter
 from fairnotice.engine.enabling import wake_enabled_scopes
+from fairnotice.engine.impacts import ask_again
 from fairnotice.engine.notice import earliest
+from fairnotice.engine.rollout_commands import wake_rollout
 from fairnotice.model import Event, Life
 
 
@@ -62,22 +64,24 @@ def _least_seconds(draft: Draft, event: Event) -> int:
 def _wake_everything(draft: Draft) -> None:
     """All timers, and all questions to drivers, that a running process would have at hand."""
     remembered = timedelta(seconds=draft.timing.remembered_seconds)
+    for request in draft.requests.values():
+        if not request.operations:
+            draft.wake(request.asked_at + remembered, Matter.REQUEST, request.id)
     for operation in draft.operations.values():
         ended_at = operation.ended_at
         at = operation.not_before if ended_at is None else ended_at + remembered
         draft.wake(at, Matter.OPERATION, operation.id)
         draft.consider((operation.id,))
-    for impact in draft.impacts.values():
-        if impact.live:
-            draft.ask(AskOutcome(impact))
-            draft.wake(impact.limit_at, Matter.IMPACT, impact.key)
+    for key in list(draft.impact_on_vm.values()):
+        ask_again(draft, draft.impacts[key])
     for event in draft.events.values():
         if event.visible and event.settling_since is not None:
             over_at = event.settling_since + timedelta(seconds=draft.timing.settle_seconds)
             draft.wake(over_at, Matter.EVENT, event.id)
     kept = timedelta(days=draft.timing.history_days)
     for rollout in draft.rollouts.values():
-        ended_at = rollout.ended_at
-        at = draft.now if ended_at is None else ended_at + kept
-        draft.wake(at, Matter.ROLLOUT, rollout.id)
+        if rollout.ended_at is None:
+            wake_rollout(draft, rollout.id)
+        else:
+            draft.wake(rollout.ended_at + kept, Matter.ROLLOUT, rollout.id)
     wake_enabled_scopes(draft)

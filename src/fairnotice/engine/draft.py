@@ -60,6 +60,8 @@ class Overlay(MutableMapping[Key, Value]):
         self._own[key] = value
 
     def __delitem__(self, key: Key) -> None:
+        if key not in self:
+            raise KeyError(key)
         self._own[key] = _GONE
 
     def __iter__(self) -> Iterator[Key]:
@@ -93,8 +95,10 @@ class Draft(Tables):
         # Operations that turned out not to be due, and whose followers were looked at for it.
         self.stood_aside: set[str] = set()
         self.ended_operations: list[str] = []
+        self.failed_operations: list[str] = []
         self.touched_events: dict[str, None] = {}
         self.touched_nodes: dict[str, None] = {}
+        self.newly_waiting: list[RolloutNode] = []
 
     def __getattr__(self, name: str) -> Overlay[Any, Any]:
         """Lay a table over the fleet's when it is first asked for: most commands need few."""
@@ -132,5 +136,11 @@ class Draft(Tables):
         """Remember it: the fleet's own index of open nodes does not know of it yet."""
         self.touched_nodes[name] = None
 
-    def rollout_node_touched(self, row: RolloutNode) -> None:
-        """Nothing to keep: readers of the fleet's index look at the draft's row too."""
+    def rollout_node_touched(
+        self,
+        before: RolloutNode | None,  # noqa: ARG002 - the fleet needs it
+        after: RolloutNode | None,
+    ) -> None:
+        """Remember where it stands: the fleet's own indexes do not know of it yet."""
+        if after is not None:
+            self.newly_waiting.append(after)

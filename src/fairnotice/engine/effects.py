@@ -11,11 +11,14 @@ from fairnotice.model import Impact
 class Matter(StrEnum):
     """What kind of thing wants to be looked at."""
 
+    REQUEST = "request"
     OPERATION = "operation"
     IMPACT = "impact"
     EVENT = "event"
     SCOPE = "scope"
     ROLLOUT = "rollout"
+    # Nodes of a rollout that wait for a scope; the id is "rollout/scope".
+    PARKED = "parked"
 
 
 class Subject(NamedTuple):

@@ -9,10 +9,11 @@ from fairnotice.engine.changes import (
     ScopeRemoved,
     ScopeTouched,
 )
+from fairnotice.engine.domains import counts
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
-from fairnotice.model import Event, ImpactStatus, LastTouched, Operation, ScopeKind
+from fairnotice.model import Event, EventType, ImpactStatus, LastTouched, Operation, ScopeKind
 
 
 def impact_key(operation: str, vm: str) -> str:
@@ -39,7 +40,16 @@ def event_gone(draft: Draft, event: Event, cause: Cause, reason: str = "") -> No
     draft.record(
         EventGone(draft.now, event._replace(status=status, gone_at=draft.now, reason=reason))
     )
+    consider_terminates(draft, event)
     remove_empty_scope(draft, event.scope)
+
+
+def consider_terminates(draft: Draft, event: Event) -> None:
+    """Those that waited for this Terminate may go now (rule 16)."""
+    if event.type is EventType.TERMINATE:
+        scale_set = draft.scopes[event.scope].of
+        for other in draft.terminates_in_set.get(scale_set, ()):
+            draft.candidates[draft.events[other].operation] = None
 
 
 def finish(draft: Draft, operation_id: str) -> None:
@@ -92,16 +102,33 @@ def _leave_scopes(draft: Draft, operation: Operation) -> None:
     """Remember which update domain had its turn, and let rollouts look again (rule 22)."""
     for scope_name, update_domain in operation.touches:
         scope = draft.scopes.get(scope_name)
-        if scope is not None and operation.started_at is not None and update_domain is not None:
-            touched = scope._replace(last_touched=LastTouched(update_domain, draft.now))
+        hit = operation.started_at is not None and operation.vms
+        if scope is not None and hit and update_domain is not None:
+            before = (last for last in scope.last_touched if last.update_domain != update_domain)
+            last_touched = (LastTouched(update_domain, draft.now), *before)[:2]
+            touched = scope._replace(last_touched=last_touched)
             draft.record(ScopeTouched(draft.now, touched))
-        draft.consider(draft.platform_in_scope.get(scope_name, ()))
-    wake_rollouts(draft)
+        others = draft.platform_in_scope.get(scope_name, ())
+        draft.consider(others)
+        if not any(counts(draft.operations[other]) for other in others):
+            wake_parked(draft, scope_name)
+    wake_rollouts(draft, operation.node)
 
 
-def wake_rollouts(draft: Draft) -> None:
-    """Something that may have been in their way is over: rollouts look at their nodes again."""
-    for rollout in draft.fleet.pending_nodes:
+def wake_parked(draft: Draft, scope: str) -> None:
+    """The scope is left in peace: rollouts look at the nodes that waited for it."""
+    waiting = dict.fromkeys(rollout for rollout, _ in draft.fleet.parked_nodes.get(scope, ()))
+    waiting |= {row.rollout: None for row in draft.newly_waiting if row.waits_for == scope}
+    for rollout in waiting:
+        draft.wake(draft.now, Matter.PARKED, f"{rollout}/{scope}")
+
+
+def wake_rollouts(draft: Draft, node: str | None) -> None:
+    """What was in the way on this node may be over: rollouts that have it to take look again."""
+    pending = draft.fleet.pending_nodes
+    waiting = {rollout: None for rollout, nodes in pending.items() if node in nodes}
+    waiting |= {row.rollout: None for row in draft.newly_waiting if row.node == node}
+    for rollout in waiting:
         draft.wake(draft.now, Matter.ROLLOUT, rollout)
 
 

@@ -44,7 +44,8 @@ def evacuate_node(
     vms = [vm for vm in vms if vm.name not in on_its_way]
     places = find_places(draft, vms)
     moving = [vm for vm in vms if places[vm.name] is not None]
-    left = tuple(vm.name for vm in vms if places[vm.name] is None)
+    resting = [name for name in draft.vms_on_node.get(node.name, ()) if not draft.vms[name].running]
+    left = (*(vm.name for vm in vms if places[vm.name] is None), *resting)
     return announce_on_node(draft, command, node, moving, pattern, left=left)
 
 

@@ -1,19 +1,22 @@
 """The state of the law, and `apply(change)`: the only thing that changes it."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from fairnotice.engine.changes import Change, Removal, Row
 from fairnotice.engine.notice import AZURE, Timing
-from fairnotice.engine.tables import INDEXES, TABLES, Tables
+from fairnotice.engine.tables import INDEXES, TABLES, RolloutNodeKey, Tables
 from fairnotice.model import Life, NodeState, RolloutNode, RolloutNodeStatus, Scope
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 def _load_order(row: Row) -> tuple[bool, int]:
-    """Scopes first, since events are indexed by them; operations and events as they came."""
-    return not isinstance(row, Scope), getattr(row, "revision", 0)
+    """Scopes first, since events are indexed by them; what has an order in its order."""
+    order = row.position if isinstance(row, RolloutNode) else getattr(row, "revision", 0)
+    return not isinstance(row, Scope), order
 
 
 class Fleet(Tables):
@@ -28,8 +31,11 @@ class Fleet(Tables):
             setattr(self, name, {})
         # Nodes that a VM may be put on, as far as the node itself is concerned (rule 14).
         self.open_nodes: dict[str, None] = {}
-        # Nodes of each rollout that are still to come, in its order (rule 22).
-        self.pending_nodes: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        # Nodes of each rollout that may be next, in its order, and those that wait for a scope:
+        # by that scope, and by node (rule 22).
+        self.pending_nodes: dict[str, dict[str, None]] = {}
+        self.parked_nodes: dict[str, dict[RolloutNodeKey, None]] = {}
+        self.parked_scopes: dict[str, dict[str, str]] = {}
 
     @classmethod
     def load(
@@ -65,12 +71,24 @@ class Fleet(Tables):
         else:
             self.open_nodes.pop(name, None)
 
-    def rollout_node_touched(self, row: RolloutNode) -> None:
-        """Keep `pending_nodes`."""
-        pending = self.pending_nodes[row.rollout]
-        if row.status is RolloutNodeStatus.PENDING:
-            pending[row.node] = None
-        else:
-            pending.pop(row.node, None)
-            if not pending:
-                del self.pending_nodes[row.rollout]
+    def rollout_node_touched(self, before: RolloutNode | None, after: RolloutNode | None) -> None:
+        """Keep `pending_nodes`, `parked_nodes` and `parked_scopes`."""
+        if before is not None and before.status is RolloutNodeStatus.PENDING:
+            if before.waits_for:
+                _take_out(self.parked_nodes, before.waits_for, (before.rollout, before.node))
+                _take_out(self.parked_scopes, before.node, before.rollout)
+            else:
+                _take_out(self.pending_nodes, before.rollout, before.node)
+        if after is not None and after.status is RolloutNodeStatus.PENDING:
+            if after.waits_for:
+                parked = self.parked_nodes.setdefault(after.waits_for, {})
+                parked[after.rollout, after.node] = None
+                self.parked_scopes.setdefault(after.node, {})[after.rollout] = after.waits_for
+            else:
+                self.pending_nodes.setdefault(after.rollout, {})[after.node] = None
+
+
+def _take_out(index: dict[str, dict[Key, Value]], key: str, member: Key) -> None:
+    del index[key][member]
+    if not index[key]:
+        del index[key]

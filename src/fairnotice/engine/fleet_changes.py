@@ -23,7 +23,7 @@ from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import remove_empty_scope, wake_rollouts
 from fairnotice.engine.fleet_checks import check_notice, check_policy, check_spec
 from fairnotice.engine.leaving import remove_vm
-from fairnotice.engine.placement import find_place
+from fairnotice.engine.placement import find_place, must_have_places, why_closed
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.model import (
     EventType,
@@ -51,7 +51,6 @@ def apply_fleet(draft: Draft, command: ApplyFleet) -> Accepted:
     _remove_sets(draft, spec)
     _remove_nodes(draft, spec)
     _check_room(draft, spec)
-    wake_rollouts(draft)
     return Accepted()
 
 
@@ -91,6 +90,7 @@ def _remove_nodes(draft: Draft, spec: FleetSpec) -> None:
                 rule=21,
             )
         draft.record(NodeRemoved(draft.now, draft.nodes[name]))
+        wake_rollouts(draft, name)
         endpoint = draft.endpoints.get(name)
         if endpoint is not None:
             draft.record(EndpointRemoved(draft.now, endpoint))
@@ -253,42 +253,32 @@ def _vm(
 def _declare_vm(draft: Draft, before: Vm | None, vm: Vm) -> None:
     if before is None:
         if vm.node is None:
-            vm = vm._replace(node=_new_place(draft, vm))
+            must_have_places(draft, [vm])
+            vm = vm._replace(node=find_place(draft, vm))
     else:
         for what in ("scope", "node", "addresses", "update_domain"):
             if getattr(before, what) != getattr(vm, what):
                 _must_not_be_live(draft, vm.name, f"the {what} of {vm.name} cannot change")
-    _must_not_join_live(draft, before, vm)
+    _must_be_open(draft, before, vm)
     draft.record(VmDeclared(draft.now, vm))
     if before is not None and before.scope != vm.scope:
         remove_empty_scope(draft, before.scope)
 
 
-def _new_place(draft: Draft, vm: Vm) -> str:
-    node = find_place(draft, vm)
-    if node is None:
-        refuse(
-            Code.NO_ROOM,
-            f"No node may take {vm.name}.",
-            "Name a node for it, or add one.",
-            rule=14,
-        )
-    return node
-
-
-def _must_not_join_live(draft: Draft, before: Vm | None, vm: Vm) -> None:
-    """Nobody is put where an operation is announced: it could not be told in time (rule 14)."""
+def _must_be_open(draft: Draft, before: Vm | None, vm: Vm) -> None:
+    """Nobody is declared where nobody may be put (rule 14); who is there already may stay."""
     if vm.node is None or (before is not None and before.node == vm.node):
         return
-    live = draft.operations_on_node.get(vm.node)
-    if live:
-        operation = draft.operations[live[0]]
+    closed = why_closed(draft, draft.nodes[vm.node])
+    if closed:
+        live = draft.operations_on_node.get(vm.node, ())
+        events = [event for name in live for event in draft.operations[name].events]
         refuse(
             Code.CONFLICT,
-            f"{vm.name} cannot be put on {vm.node}: {operation.kind} is live there.",
-            "Wait until it is over, or name another node.",
+            f"{vm.name} cannot be put on {vm.node}: it {closed}.",
+            "Name another node, or wait until this one is back in service.",
             rule=14,
-            event=next(iter(operation.events), None),
+            event=next(iter(events), None),
         )
 
 
@@ -296,11 +286,10 @@ def _must_not_be_live(draft: Draft, name: str, what: str) -> None:
     """Rule 21: nothing is pulled out from under what was announced or is under way."""
     live = draft.operations_on_vm.get(name)
     if live:
-        operation = draft.operations[live[0]]
-        event = next(iter(operation.events), None)
+        event = draft.event_naming(name)
         refuse(
             Code.CONFLICT,
-            f"While {operation.kind} of {name} is live ({event or operation.id}), {what}.",
+            f"While {event or live[0]} of {name} is live, {what}.",
             "Wait until it is over, or cancel it.",
             rule=21,
             event=event,

@@ -20,6 +20,8 @@ def check_spec(spec: FleetSpec) -> None:
     for node in spec.nodes:
         if node.capacity < 1:
             _invalid(f"{node.name} needs room for at least one VM.", "Give a capacity from 1 on.")
+        if node.fault_domain < 0:
+            _invalid(f"{node.name} has fault domain {node.fault_domain}.", "Count from 0.")
     for scale_set in spec.scale_sets:
         check_notice(scale_set.terminate_notice_minutes)
         check_policy(scale_set.automatically_approve)
@@ -36,7 +38,10 @@ def _check_names(what: str, names: Iterable[str]) -> None:
     seen = set()
     for name in names:
         if not name or len(name) > NAME_LENGTH_MAX or "/" in name or not name.isprintable():
-            _invalid(f"{name!r} is no name for a {what}.", "Use printable characters but no slash.")
+            article = "an" if what.startswith("a") else "a"
+            why = f"{name!r} is no name for {article} {what}."
+            _invalid(why, "Use up to 200 printable characters, but no slash.")
+
         if name in seen:
             _invalid(f"There are two {what}s {name}.", "Give each its own name.")
         seen.add(name)

@@ -17,11 +17,14 @@ from fairnotice.model import Operation
 
 def forget_request(draft: Draft, request_id: str) -> None:
     """Forget a request all of whose operations are over for long, with all that hangs on it."""
-    request = draft.requests[request_id]
+    request = draft.requests.get(request_id)
+    if request is None:
+        return
     operations = [draft.operations[name] for name in request.operations]
+    ends = [operation.ended_at for operation in operations]
     remembered = timedelta(seconds=draft.timing.remembered_seconds)
-    for operation in operations:
-        if operation.ended_at is None or draft.now < operation.ended_at + remembered:
+    for ended_at in (request.asked_at, *ends):
+        if ended_at is None or draft.now < ended_at + remembered:
             return
     for operation in operations:
         _forget_operation(draft, operation)

@@ -1,12 +1,12 @@
 """Rules 10 and 11: an impact is intended first, happens once, and ends."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from fairnotice.engine.answers import Accepted
-from fairnotice.engine.changes import ImpactBegun, ImpactEnded
+from fairnotice.engine.changes import ImpactAsked, ImpactBegun, ImpactEnded, VmPowerChanged
 from fairnotice.engine.commands import ReportOutcome
 from fairnotice.engine.draft import Draft
-from fairnotice.engine.effects import BeginImpact, Matter
+from fairnotice.engine.effects import AskOutcome, BeginImpact, Matter
 from fairnotice.engine.ending import finish, impact_key
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.leaving import leave_nodes, move_vm, remove_vm, stop_vm
@@ -18,6 +18,7 @@ from fairnotice.model import (
     EvictionPolicy,
     Impact,
     ImpactKind,
+    ImpactStatus,
     Operation,
     OperationKind,
     Outcome,
@@ -33,14 +34,13 @@ def begin(draft: Draft, operation: Operation, name: str) -> None:
     """Write the intent down, and ask the driver to carry it out once that is durable."""
     vm = draft.vms[name]
     kind = _impact_kind(operation, vm)
-    limit = timedelta(seconds=limit_seconds(draft.timing, kind, operation.duration_seconds))
     impact = Impact(
         key=impact_key(operation.id, name),
         operation=operation.id,
         vm=name,
         kind=kind,
         begun_at=draft.now,
-        limit_at=draft.now + limit,
+        limit_at=_limit_at(draft, operation.id, kind),
         source=vm.node,
         target=_target(draft, operation, vm),
     )
@@ -48,10 +48,15 @@ def begin(draft: Draft, operation: Operation, name: str) -> None:
         status = move(IMPACT, None, Cause.NO_PLACE)
         failed = impact._replace(status=status, ended_at=draft.now, reason=NO_PLACE)
         draft.record(ImpactEnded(draft.now, failed))
+        draft.failed_operations.append(operation.id)
         _after_failure(draft, operation, failed)
         return
     impact = impact._replace(status=move(IMPACT, None, Cause.BEGUN))
     draft.record(ImpactBegun(draft.now, impact))
+    if operation.kind is OperationKind.START:
+        # It counts as running from here on, so that nothing befalls its node untold.
+        started = vm._replace(power=Power.RUNNING, node=impact.target)
+        draft.record(VmPowerChanged(draft.now, started))
     draft.ask(BeginImpact(impact, operation.duration_seconds))
     draft.wake(impact.limit_at, Matter.IMPACT, impact.key)
 
@@ -67,7 +72,7 @@ def _impact_kind(operation: Operation, vm: Vm) -> ImpactKind:
 def _target(draft: Draft, operation: Operation, vm: Vm) -> str | None:
     """Where the VM goes: chosen here, and reserved by the impact that names it (rule 14)."""
     if operation.kind is OperationKind.START:
-        return vm.node
+        return vm.node or find_place(draft, vm)
     if not KINDS[operation.kind].moves:
         return None
     target = find_place(draft, vm)
@@ -101,7 +106,22 @@ def report_outcome(draft: Draft, command: ReportOutcome) -> Accepted:
         elif command.outcome is Outcome.UNKNOWN:
             end(draft, impact, Cause.FAILED, OUTCOME_UNKNOWN)
             draft.warnings.append(f"What became of {impact.key} is unknown; look at {impact.vm}.")
+    elif command.outcome is Outcome.DONE and impact.status is not ImpactStatus.DONE:
+        draft.warnings.append(f"{impact.key} was done after it had {impact.status}: look there.")
     return Accepted(operations=(impact.operation,))
+
+
+def ask_again(draft: Draft, impact: Impact) -> None:
+    """After a restart: ask the driver, and give it as much time for its answer as for the deed."""
+    asked = impact._replace(limit_at=_limit_at(draft, impact.operation, impact.kind))
+    draft.record(ImpactAsked(draft.now, asked))
+    draft.ask(AskOutcome(asked))
+    draft.wake(asked.limit_at, Matter.IMPACT, asked.key)
+
+
+def _limit_at(draft: Draft, operation: str, kind: ImpactKind) -> datetime:
+    duration_seconds = draft.operations[operation].duration_seconds
+    return draft.now + timedelta(seconds=limit_seconds(draft.timing, kind, duration_seconds))
 
 
 def limit_passed(draft: Draft, key: str) -> None:
@@ -121,6 +141,7 @@ def end(draft: Draft, impact: Impact, cause: Cause, reason: str) -> None:
         _after_success(draft, ended)
     else:
         _after_failure(draft, operation, ended)
+        draft.failed_operations.append(operation.id)
     draft.consider(draft.operations_on_vm.get(impact.vm, ()))
     finish(draft, impact.operation)
 
@@ -144,7 +165,8 @@ def _after_failure(draft: Draft, operation: Operation, impact: Impact) -> None:
         draft.warnings.append(f"{vm.name} has no place any more and was stopped.")
         stop_vm(draft, vm, Power.STOPPED, None)
     elif operation.kind is OperationKind.START:
-        stop_vm(draft, vm, Power.STOPPED, impact.source)
+        power = Power.DEALLOCATED if impact.source is None else Power.STOPPED
+        stop_vm(draft, vm, power, impact.source)
     else:
         # One that was on its way to another node does not get there.
         leave_nodes(draft, vm.name, f"{vm.name} did not arrive")

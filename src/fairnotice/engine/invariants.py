@@ -45,10 +45,11 @@ def check_indexes(fleet: Fleet) -> list[Violation]:
     ]
     if set(fleet.open_nodes) != set(fresh.open_nodes):
         wrong.append(Violation(14, "the open nodes are not what the rows say"))
-    if {key: set(nodes) for key, nodes in fleet.pending_nodes.items()} != {
-        key: set(nodes) for key, nodes in fresh.pending_nodes.items()
-    }:
-        wrong.append(Violation(22, "the pending nodes are not what the rows say"))
+    wrong += [
+        Violation(22, f"{name} is not what the rows say")
+        for name in ("pending_nodes", "parked_nodes", "parked_scopes")
+        if getattr(fleet, name) != getattr(fresh, name)
+    ]
     return wrong
 
 

@@ -28,7 +28,7 @@ from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.start import start
 from fairnotice.engine.transitions import Cause
-from fairnotice.engine.users import accept, operation_ids
+from fairnotice.engine.users import accept, answer_again, operation_ids
 from fairnotice.model import EventType, Node, NodeHealth, OperationKind, Vm
 
 DEFAULT_FREEZE_SECONDS = 9
@@ -72,8 +72,7 @@ def predict_failure(draft: Draft, command: PredictFailure) -> Accepted:
     for operation_id in draft.operations_on_node.get(node.name, ()):
         operation = draft.operations[operation_id]
         if operation.kind is OperationKind.PREDICTED_FAILURE:
-            request = draft.requests[operation.request]
-            return Accepted(request.id, request.operations)
+            return answer_again(draft, draft.requests[operation.request])
     if (command.risk is None) == (command.not_before is None):
         refuse(Code.INVALID, "A prediction has either a risk or a not_before.", "Give one of them.")
     vms = vms_hit(draft, node.name)
@@ -135,7 +134,7 @@ def fail_node(draft: Draft, command: FailNode) -> Accepted:
         if not vm.running:
             draft.record(VmMoved(draft.now, vm._replace(node=None)))
             draft.consider(draft.operations_on_vm.get(vm.name, ()))
-    wake_rollouts(draft)
+    wake_rollouts(draft, node.name)
     planned = Plan(command.id, command.id, OperationKind.FAILURE, tuple(hit), node=node.name)
     answer = accept(draft, command, OperationKind.FAILURE, [planned], node=node.name)
     # Unannounced, and ahead of all that waits: its events appear already Started.
@@ -174,7 +173,7 @@ def uncordon(draft: Draft, command: Uncordon) -> Accepted:
     if node.cordoned or node.health is NodeHealth.FAILED:
         back = node._replace(cordoned=False, health=NodeHealth.REACHABLE)
         draft.record(NodeReturned(draft.now, back))
-        wake_rollouts(draft)
+        wake_rollouts(draft, node.name)
     return Accepted()
 
 
@@ -187,7 +186,7 @@ def report_reachable(draft: Draft, command: ReportReachable) -> Accepted:
         for name in draft.vms_on_node.get(node.name, ()):
             draft.consider(draft.operations_on_vm.get(name, ()))
         draft.consider(draft.operations_on_node.get(node.name, ()))
-        wake_rollouts(draft)
+        wake_rollouts(draft, node.name)
     return Accepted()
 
 
@@ -225,12 +224,14 @@ def must_keep_domains_apart(draft: Draft, node: Node, vms: Sequence[Vm]) -> None
             f"Move {meeting.name} away first, or force it.",
             rule=22,
         )
-    other = in_the_way(draft, node, by_domain(vms))
-    if other is not None:
-        event = next(iter(other.events), None)
+    obstacle = in_the_way(draft, node, by_domain(vms))
+    if obstacle is not None:
+        scope, other = obstacle
+        events = [event for event in other.events if draft.events[event].scope == scope]
+        event = next(iter(events), None)
         refuse(
             Code.CONFLICT,
-            f"{other.kind} on {other.node} has another domain of a scope on {node.name}.",
+            f"{other.kind} on {other.node} has another domain of {scope}.",
             f"Wait for {event or other.id}, or force it.",
             rule=22,
             event=event,

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from itertools import chain
 
 from fairnotice.engine.draft import Draft
+from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.tables import Tables
 from fairnotice.model import Node, NodeState, Vm
 
@@ -36,6 +37,18 @@ def find_places(draft: Draft, vms: Iterable[Vm]) -> dict[str, str | None]:
                 taken.setdefault(name, []).append(vm)
                 break
     return places
+
+
+def must_have_places(draft: Draft, vms: Iterable[Vm]) -> None:
+    """Refuse what a user asks for where one of these VMs has no place."""
+    for name, place in find_places(draft, vms).items():
+        if place is None:
+            refuse(
+                Code.NO_ROOM,
+                f"No node may take {name}.",
+                "Uncordon or add a node, or wait until an operation there is over.",
+                rule=14,
+            )
 
 
 def may_take(draft: Draft, node: Node, vm: Vm, *, domains_may_meet: bool = False) -> bool:

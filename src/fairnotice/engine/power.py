@@ -2,10 +2,9 @@
 
 from fairnotice.engine.announce import Plan
 from fairnotice.engine.answers import Accepted
-from fairnotice.engine.changes import VmPowerChanged
 from fairnotice.engine.commands import Deallocate, OnVms, Start, Stop
 from fairnotice.engine.draft import Draft
-from fairnotice.engine.placement import find_place, why_closed
+from fairnotice.engine.placement import must_have_places, why_closed
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.start import start as start_operation
 from fairnotice.engine.users import accept, named_vms, operation_ids
@@ -28,16 +27,8 @@ def start(draft: Draft, command: Start) -> Accepted:
     """Start these VMs, placing those without a node. A VM counts as running from here on."""
     resting = [vm for vm in _free_vms(draft, command) if not vm.running]
     for vm in resting:
-        node = vm.node or find_place(draft, vm)
-        if node is None:
-            refuse(
-                Code.NO_ROOM,
-                f"No node may take {vm.name}.",
-                "Uncordon or add a node, or wait until an operation there is over.",
-                rule=14,
-            )
         _must_be_open(draft, vm)
-        draft.record(VmPowerChanged(draft.now, vm._replace(power=Power.RUNNING, node=node)))
+    must_have_places(draft, [vm for vm in resting if vm.node is None])
     return _act(draft, command, OperationKind.START, resting)
 
 
@@ -46,7 +37,7 @@ def _act(draft: Draft, command: OnVms, kind: OperationKind, vms: list[Vm]) -> Ac
     if not vms:
         return Accepted()
     plans = [
-        Plan(id=operation_id, request=command.id, kind=kind, vms=(draft.vms[vm.name],))
+        Plan(id=operation_id, request=command.id, kind=kind, vms=(vm,))
         for operation_id, vm in zip(operation_ids(command.id, len(vms)), vms, strict=True)
     ]
     answer = accept(draft, command, kind, plans)

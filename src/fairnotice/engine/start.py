@@ -1,12 +1,12 @@
 """Rules 5, 9 and 18: when an operation is due, who goes first, and the start itself."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from fairnotice.engine import impacts, windows
 from fairnotice.engine.announce import announce, is_told
 from fairnotice.engine.approval import (
     cleared_at,
-    consider_terminates,
     held_by,
     unelapsed_seconds,
 )
@@ -14,7 +14,7 @@ from fairnotice.engine.changes import EventStarted, OperationStarted
 from fairnotice.engine.domains import is_held_by_another
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
-from fairnotice.engine.ending import finish, scheduled_events
+from fairnotice.engine.ending import consider_terminates, finish, scheduled_events
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
 from fairnotice.model import NodeHealth, Operation
 
@@ -27,10 +27,7 @@ def start_what_may(draft: Draft) -> None:
         waiting = [operation for operation in operations if operation.pending]
         waiting.sort(key=lambda operation: (due_at(draft, operation), operation.revision))
         for operation in waiting:
-            # An earlier one of the queue may have changed it meanwhile.
-            current = draft.operations[operation.id]
-            if current.pending:
-                _start_or_stand_aside(draft, current)
+            _start_or_stand_aside(draft, operation)
 
 
 def _start_or_stand_aside(draft: Draft, operation: Operation) -> None:
@@ -47,8 +44,9 @@ def due_at(draft: Draft, operation: Operation) -> datetime:
     """When each of its events is approved, past NotBefore, or gone; without any, when asked."""
     events = [draft.events[event] for event in operation.events]
     waiting = [cleared_at(draft, event) for event in events if event.scheduled]
-    gone = [event.gone_at for event in events if event.gone_at is not None]
-    asked = operation.asked_not_before or operation.asked_at
+    # What has happened has happened, also where the clock has gone back since (rule 25).
+    gone = [min(event.gone_at, draft.now) for event in events if event.gone_at is not None]
+    asked = operation.asked_not_before or min(operation.asked_at, draft.now)
     return max((*waiting, *gone) if waiting else (asked, *gone))
 
 
@@ -88,17 +86,25 @@ def _may_start(draft: Draft, operation: Operation) -> bool:
 
 def _is_held_back(draft: Draft, operation: Operation) -> bool:
     """Whether one of its VMs is busy, out of reach, or somebody else's first."""
-    due = due_at(draft, operation)
-    for name in operation.vms:
-        if name in draft.impact_on_vm or _is_unreachable(draft, name):
-            return True
-        for other_id in draft.operations_on_vm[name]:
-            other = draft.operations[other_id]
-            if other_id == operation.id or not other.pending or not is_due(draft, other):
-                continue
-            if (due_at(draft, other), other.revision) < (due, operation.revision):
-                return True
-    return False
+    turn = (due_at(draft, operation), operation.revision)
+    return any(
+        is_busy(draft, name)
+        or any((due_at(draft, other), other.revision) < turn for other in queue(draft, name))
+        for name in operation.vms
+    )
+
+
+def is_busy(draft: Draft, name: str) -> bool:
+    """Whether the VM is under impact, or on a node that cannot be reached."""
+    return name in draft.impact_on_vm or _is_unreachable(draft, name)
+
+
+def queue(draft: Draft, name: str) -> Iterator[Operation]:
+    """The operations on a VM that are due and have not started."""
+    for other_id in draft.operations_on_vm.get(name, ()):
+        other = draft.operations[other_id]
+        if other.pending and is_due(draft, other):
+            yield other
 
 
 def _wake_at_closing(draft: Draft, operation: Operation) -> None:

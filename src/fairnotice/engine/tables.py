@@ -21,6 +21,7 @@ from fairnotice.model import (
     Node,
     Operation,
     Request,
+    Requester,
     Rollout,
     RolloutNode,
     ScaleSet,
@@ -85,9 +86,17 @@ class Tables:
         """Something that decides whether a VM may be put on this node may have changed."""
         raise NotImplementedError
 
-    def rollout_node_touched(self, row: RolloutNode) -> None:
+    def rollout_node_touched(self, before: RolloutNode | None, after: RolloutNode | None) -> None:
         """A node's place in a rollout has changed."""
         raise NotImplementedError
+
+    def event_naming(self, vm: str) -> str | None:
+        """A visible event that names this VM: the one a person is told of when refused."""
+        for operation in self.operations_on_vm.get(vm, ()):
+            for event in self.operations[operation].events:
+                if self.events[event].visible and vm in self.events[event].resources:
+                    return event
+        return None
 
     def used_slots(self, node: str) -> int:
         """How many VMs are on a node or on their way to it."""
@@ -123,16 +132,20 @@ INDEXES: Names = (
 )
 
 
+def known_key(requester: Requester, idempotency_key: str) -> str:
+    """Under what a key is known: keys of different people have nothing to do with each other."""
+    return f"{requester.role}:{requester.name}:{idempotency_key}"
+
+
 def _join(index: MutableMapping[str, Names], key: str, member: str) -> None:
     index[key] = (*index.get(key, ()), member)
 
 
 def _part(index: MutableMapping[str, Names], key: str, member: str) -> None:
-    members = index.get(key, ())
-    rest = tuple(other for other in members if other != member)
+    rest = tuple(other for other in index[key] if other != member)
     if rest:
         index[key] = rest
-    elif members:
+    else:
         del index[key]
 
 
@@ -244,11 +257,10 @@ def _put_event(tables: Tables, event: Event) -> None:
     _follow(tables.events_in_scope, event.id, _scope_of_event(before), _scope_of_event(event))
     nodes_before, nodes_after = _unconfirmed_of_event(before), _unconfirmed_of_event(event)
     _follow(tables.unconfirmed_on_node, event.id, nodes_before, nodes_after)
-    if event.type is EventType.TERMINATE:
-        scale_set = (tables.scopes[event.scope].of,)
-        waited = scale_set if before is not None and before.scheduled else ()
-        waits = scale_set if event.scheduled else ()
-        _follow(tables.terminates_in_set, event.id, waited, waits)
+    waited = before is not None and before.scheduled
+    if event.type is EventType.TERMINATE and waited != event.scheduled:
+        change = _join if event.scheduled else _part
+        change(tables.terminates_in_set, tables.scopes[event.scope].of, event.id)
 
 
 def _put_impact(tables: Tables, impact: Impact) -> None:
@@ -277,30 +289,30 @@ def _drop_node(tables: Tables, node: Node) -> None:
 def _put_request(tables: Tables, request: Request) -> None:
     tables.requests[request.id] = request
     if request.idempotency_key is not None:
-        tables.request_by_key[request.idempotency_key] = request.id
+        tables.request_by_key[known_key(request.requester, request.idempotency_key)] = request.id
 
 
 def _drop_request(tables: Tables, request: Request) -> None:
     del tables.requests[request.id]
     if request.idempotency_key is not None:
-        del tables.request_by_key[request.idempotency_key]
+        del tables.request_by_key[known_key(request.requester, request.idempotency_key)]
 
 
 def _put_rollout(tables: Tables, rollout: Rollout) -> None:
     tables.rollouts[rollout.id] = rollout
     if rollout.idempotency_key is not None:
-        tables.request_by_key[rollout.idempotency_key] = rollout.id
+        tables.request_by_key[known_key(rollout.requester, rollout.idempotency_key)] = rollout.id
 
 
 def _drop_rollout(tables: Tables, rollout: Rollout) -> None:
     del tables.rollouts[rollout.id]
     if rollout.idempotency_key is not None:
-        del tables.request_by_key[rollout.idempotency_key]
+        del tables.request_by_key[known_key(rollout.requester, rollout.idempotency_key)]
 
 
 def _put_rollout_node(tables: Tables, row: RolloutNode) -> None:
+    tables.rollout_node_touched(tables.rollout_nodes.get((row.rollout, row.node)), row)
     tables.rollout_nodes[row.rollout, row.node] = row
-    tables.rollout_node_touched(row)
 
 
 def _drop_rollout_node(tables: Tables, row: RolloutNode) -> None:

@@ -40,6 +40,8 @@ class Cause(StrEnum):
     PAUSED = "paused, or past the failure budget"
     RESUMED = "resumed"
     ALL_NODES_OVER = "no node left"
+    TAKEN = "its operation is announced"
+    NODE_FAILED = "an impact failed, or the node failed or vanished"
     SKIPPED = "holds two update domains of a scope, or its operation was withdrawn"
 
 
@@ -83,12 +85,12 @@ ROLLOUT: Mapping[tuple[RolloutStatus | None, Cause], RolloutStatus] = {
 
 ROLLOUT_NODE: Mapping[tuple[RolloutNodeStatus | None, Cause], RolloutNodeStatus] = {
     (None, Cause.ANNOUNCED): RolloutNodeStatus.PENDING,
-    (RolloutNodeStatus.PENDING, Cause.STARTED): RolloutNodeStatus.LIVE,
-    (RolloutNodeStatus.PENDING, Cause.FAILED): RolloutNodeStatus.FAILED,
+    (RolloutNodeStatus.PENDING, Cause.TAKEN): RolloutNodeStatus.LIVE,
+    (RolloutNodeStatus.PENDING, Cause.NODE_FAILED): RolloutNodeStatus.FAILED,
     (RolloutNodeStatus.PENDING, Cause.SKIPPED): RolloutNodeStatus.SKIPPED,
     (RolloutNodeStatus.PENDING, Cause.CANCELED): RolloutNodeStatus.CANCELED,
     (RolloutNodeStatus.LIVE, Cause.OVER): RolloutNodeStatus.DONE,
-    (RolloutNodeStatus.LIVE, Cause.FAILED): RolloutNodeStatus.FAILED,
+    (RolloutNodeStatus.LIVE, Cause.NODE_FAILED): RolloutNodeStatus.FAILED,
     (RolloutNodeStatus.LIVE, Cause.SKIPPED): RolloutNodeStatus.SKIPPED,
     (RolloutNodeStatus.LIVE, Cause.CANCELED): RolloutNodeStatus.CANCELED,
 }

@@ -1,16 +1,18 @@
 """Rules 15 to 20: what users ask of their VMs, and taking it back."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from fairnotice.engine.announce import (
     Plan,
     checked_instant,
+    guid,
+    is_told,
     least_notice,
     plan,
 )
 from fairnotice.engine.answers import Accepted
-from fairnotice.engine.approval import consider_terminates
 from fairnotice.engine.changes import RequestAccepted
 from fairnotice.engine.commands import (
     Asked,
@@ -23,10 +25,12 @@ from fairnotice.engine.commands import (
     ScaleIn,
 )
 from fairnotice.engine.draft import Draft
-from fairnotice.engine.ending import cancel_operation, scheduled_events
+from fairnotice.engine.effects import Matter
+from fairnotice.engine.ending import cancel_operation, impact_key
 from fairnotice.engine.kinds import KINDS
-from fairnotice.engine.placement import find_places
+from fairnotice.engine.placement import must_have_places
 from fairnotice.engine.refusal import Code, refuse
+from fairnotice.engine.start import is_busy, queue
 from fairnotice.model import (
     EventSource,
     Operation,
@@ -59,14 +63,7 @@ def redeploy(draft: Draft, command: Redeploy) -> Accepted:
     vms = named_vms(draft, command)
     for vm in vms:
         _must_run(vm)
-    for name, place in find_places(draft, vms).items():
-        if place is None:
-            refuse(
-                Code.NO_ROOM,
-                f"No node may take {name}.",
-                "Uncordon or add a node, or wait until an operation there is over.",
-                rule=14,
-            )
+    must_have_places(draft, vms)
     return _ask(draft, command, OperationKind.REDEPLOY, vms, command.not_before)
 
 
@@ -97,7 +94,7 @@ def delete(draft: Draft, command: Delete) -> Accepted:
 
 
 def scale_in(draft: Draft, command: ScaleIn) -> Accepted:
-    """Delete the newest instances of a scale set that are not being removed already."""
+    """Delete the last declared instances of a scale set that are not being removed already."""
     scale_set = draft.scale_sets.get(command.scale_set)
     if scale_set is None:
         refuse(
@@ -107,35 +104,37 @@ def scale_in(draft: Draft, command: ScaleIn) -> Accepted:
         draft.vms[name]
         for group in range(scale_set.placement_groups)
         for name in draft.vms_in_scope.get(_group_name(scale_set.name, group), ())
-        if _removal_of(draft, name) is None
+        if not _removals(draft, name)
     ]
     if not 0 < command.count <= len(instances):
+        remedy = f"Give a count from 1 to {len(instances)}." if instances else "Leave it as it is."
         refuse(
-            Code.INVALID,
-            f"{scale_set.name} has {len(instances)} instances that can go.",
-            f"Give a count from 1 to {len(instances)}.",
+            Code.INVALID, f"{scale_set.name} has {len(instances)} instances that can go.", remedy
         )
     return _ask(draft, command, OperationKind.DELETE, instances[-command.count :])
 
 
 def cancel(draft: Draft, command: Cancel) -> Accepted:
-    """Take an operation back, with all its events, before it has started."""
-    operation = _operation_named(draft, command.target)
-    _must_be_allowed_to_cancel(draft, operation, command)
-    if operation.started_at is not None:
+    """Take back what has not started: an operation, or what is left of a whole request."""
+    operations = _operations_named(draft, command.target)
+    _must_be_allowed_to_cancel(draft, operations[0], command)
+    pending = [operation for operation in operations if operation.pending]
+    started = [operation for operation in operations if operation.started_at is not None]
+    if started and not pending:
+        over = started[0].ended_at is not None
         refuse(
             Code.CONFLICT,
-            f"{operation.id} has started and cannot be taken back.",
-            "Wait until it is over.",
+            f"{started[0].id} has started and cannot be taken back.",
+            "It is over already." if over else "Wait until it is over.",
             rule=15,
-            event=next(iter(operation.events), None),
+            event=next(iter(started[0].events), None),
         )
-    if operation.pending:
-        waited_for = scheduled_events(draft, operation)
+    for operation in pending:
         cancel_operation(draft, operation, f"canceled by {command.by.name}")
-        for event in waited_for:
-            consider_terminates(draft, event)
-    return Accepted(operations=(operation.id,), events=operation.events)
+    return Accepted(
+        operations=tuple(operation.id for operation in operations),
+        events=tuple(event for operation in operations for event in operation.events),
+    )
 
 
 def _group_name(scale_set: str, placement_group: int) -> str:
@@ -166,6 +165,7 @@ def accept(
     *,
     node: str | None = None,
     left: tuple[str, ...] = (),
+    repeats: tuple[str, ...] = (),
 ) -> Accepted:
     """Write the request down and plan its operations; starting them is left to the end."""
     plans = list(plans)
@@ -177,16 +177,24 @@ def accept(
         operations=tuple(planned.id for planned in plans),
         node=node,
         left=left,
+        repeats=repeats,
         idempotency_key=command.idempotency_key,
+        fingerprint=fingerprint(command),
     )
     draft.record(RequestAccepted(draft.now, request))
-    operations = [plan(draft, planned) for planned in plans]
-    return Accepted(
-        request=command.id,
-        operations=tuple(operation.id for operation in operations),
-        events=tuple(event for operation in operations for event in operation.events),
-        left=left,
-    )
+    for planned in plans:
+        plan(draft, planned)
+    if not plans:
+        forgotten_at = draft.now + timedelta(seconds=draft.timing.remembered_seconds)
+        draft.wake(forgotten_at, Matter.REQUEST, request.id)
+    return answer_again(draft, request)
+
+
+def fingerprint(command: Asked) -> str:
+    """What an idempotency key stands for: all of the command but its id."""
+    if command.idempotency_key is None:
+        return ""
+    return guid(repr(replace(command, id="")))
 
 
 def operation_ids(request: str, count: int) -> list[str]:
@@ -209,10 +217,13 @@ def _ask(
     for vm in fresh:
         _must_not_be_going(draft, vm)
     asked_not_before = checked_instant(draft, kind, fresh, asked_not_before)
-    if not fresh:
-        return _answer_again(firsts)
+    repeats = tuple(first.id for first in firsts)
+    if not fresh and command.idempotency_key is None:
+        events = tuple(event for first in firsts for event in first.events)
+        return Accepted(firsts[0].request, repeats, events)
     if KINDS[kind].source is EventSource.USER:
-        _must_not_be_too_many(draft, fresh)
+        waiting = [vm for vm in fresh if asked_not_before or not _acts_at_once(draft, kind, vm)]
+        _must_not_be_too_many(draft, waiting)
     plans = [
         Plan(
             id=operation_id,
@@ -224,35 +235,32 @@ def _ask(
         )
         for operation_id, vm in zip(operation_ids(command.id, len(fresh)), fresh, strict=True)
     ]
-    answer = accept(draft, command, kind, plans)
-    again = _answer_again(firsts)
-    return Accepted(
-        answer.request,
-        (*again.operations, *answer.operations),
-        (*again.events, *answer.events),
-    )
+    return accept(draft, command, kind, plans, repeats=repeats)
 
 
-def _answer_again(operations: list[Operation]) -> Accepted:
-    """The answer to a command that only repeats what is on its way (rule 19)."""
-    return Accepted(
-        request=operations[0].request if operations else None,
-        operations=tuple(operation.id for operation in operations),
-        events=tuple(event for operation in operations for event in operation.events),
-    )
+def answer_again(draft: Draft, request: Request) -> Accepted:
+    """The answer to a request, given again (rule 19). What is long over is left out."""
+    names = (*request.repeats, *request.operations)
+    operations = [draft.operations[name] for name in names if name in draft.operations]
+    events = tuple(event for operation in operations for event in operation.events)
+    return Accepted(request.id, names, events, request.left)
 
 
 def _repeated(draft: Draft, kind: OperationKind, vm: Vm) -> Operation | None:
     """The live delete or eviction that a second one would only repeat."""
-    removal = _removal_of(draft, vm.name) if kind in REMOVING else None
-    return removal if removal is not None and removal.kind is kind else None
+    same = (removal for removal in _removals(draft, vm.name) if removal.kind is kind)
+    return next(same, None)
 
 
-def _removal_of(draft: Draft, name: str) -> Operation | None:
-    """The live delete or eviction of this VM that goes furthest."""
+def _removals(draft: Draft, name: str) -> list[Operation]:
+    """Deletes and evictions of this VM that are still to do something to it."""
     live = [draft.operations[other] for other in draft.operations_on_vm.get(name, ())]
-    removals = [operation for operation in live if operation.kind in REMOVING]
-    return max(removals, key=lambda removal: not removal.pending, default=None)
+    return [
+        operation
+        for operation in live
+        if operation.kind in REMOVING
+        and (operation.pending or draft.impact_on_vm.get(name) == impact_key(operation.id, name))
+    ]
 
 
 # ---- Reasons to say no ----
@@ -269,15 +277,21 @@ def _must_run(vm: Vm) -> None:
 
 
 def _must_not_be_going(draft: Draft, vm: Vm) -> None:
-    removal = _removal_of(draft, vm.name)
-    if removal is not None and not removal.pending:
-        refuse(
-            Code.CONFLICT,
-            f"{vm.name} is being removed.",
-            "Nothing more can be done with it.",
-            rule=19,
-            event=next(iter(removal.events), None),
-        )
+    for removal in _removals(draft, vm.name):
+        if not removal.pending:
+            refuse(
+                Code.CONFLICT,
+                f"{vm.name} is being removed.",
+                "Nothing more can be done with it.",
+                rule=19,
+                event=next(iter(removal.events), None),
+            )
+
+
+def _acts_at_once(draft: Draft, kind: OperationKind, vm: Vm) -> bool:
+    """Nobody is told, the VM is free and nobody is first: it need not wait."""
+    free = not is_busy(draft, vm.name) and not any(queue(draft, vm.name))
+    return free and not is_told(draft, kind, vm)
 
 
 def _must_not_be_too_many(draft: Draft, vms: list[Vm]) -> None:
@@ -296,17 +310,21 @@ def _must_not_be_too_many(draft: Draft, vms: list[Vm]) -> None:
             )
 
 
-def _operation_named(draft: Draft, target: str) -> Operation:
+def _operations_named(draft: Draft, target: str) -> list[Operation]:
+    """The operation of this id or of this event, or all those of this request."""
     event = draft.events.get(target.upper())
-    operation = draft.operations.get(target if event is None else event.operation)
-    if operation is None:
+    request = draft.requests.get(target)
+    names: tuple[str, ...] = (target,) if event is None else (event.operation,)
+    names = names if request is None else request.operations
+    operations = [draft.operations[name] for name in names if name in draft.operations]
+    if not operations:
         refuse(
             Code.NOT_FOUND,
             f"There is no operation or event {target}.",
             "List the events.",
             rule=15,
         )
-    return operation
+    return operations
 
 
 def _must_be_allowed_to_cancel(draft: Draft, operation: Operation, command: Cancel) -> None:

@@ -74,7 +74,7 @@ class LawWitness:
         self.handed_out: set[str] = set()
         self.documents: dict[str, tuple[int, int, Content]] = {}
         self.heard_at: dict[str, datetime] = {}
-        self.last_touched: dict[str, tuple[int | None, datetime]] = {}
+        self.last_touched: dict[str, dict[int, datetime]] = {}
         # Rows as the commit at hand has left them so far, by type and name.
         self.rows: dict[tuple[type, Any], Any] = {}
 
@@ -258,9 +258,9 @@ class LawWitness:
         rollout = fleet.rollouts[operation.rollout]
         recovery = timedelta(seconds=rollout.recovery_seconds)
         for scope, domain in operation.touches:
-            last, ended_at = self.last_touched.get(scope, (domain, now.wall))
-            if domain is not None and last != domain and now.wall < ended_at + recovery:
-                yield Violation(22, f"{operation.id} gives {scope} no time to recover")
+            for last, ended_at in self.last_touched.get(scope, {}).items():
+                if domain is not None and last != domain and now.wall < ended_at + recovery:
+                    yield Violation(22, f"{operation.id} gives {scope} no time to recover")
 
     def _look_at_window(
         self, fleet: Fleet, operation: Operation, now: Moment
@@ -272,10 +272,11 @@ class LawWitness:
             yield Violation(22, f"{operation.id} started outside its windows")
 
     def _remember_touched(self, operation: Operation, now: Moment) -> None:
-        if operation.node is not None and operation.started_at is not None:
+        hit = operation.started_at is not None and operation.vms
+        if operation.node is not None and hit:
             for scope, domain in operation.touches:
                 if domain is not None:
-                    self.last_touched[scope] = (domain, now.wall)
+                    self.last_touched.setdefault(scope, {})[domain] = now.wall
 
     # ---- Scopes and documents ----
 

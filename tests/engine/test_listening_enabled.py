@@ -1,0 +1,309 @@
+"""Rule 8: who listens, from when on, and when a scope counts as silent."""
+
+from datetime import timedelta
+
+import pytest
+
+from fairnotice.engine import AZURE, DEV
+from fairnotice.engine.commands import Heard, ReportServed, ReportUnserved, SeenBy, Tick
+from fairnotice.engine.effects import Matter, Subject
+from tests.engine.story import BATCH, DB, SHOP, SPOT, WEB, Story
+
+EVERY_SCOPE = (WEB, BATCH, SPOT, SHOP, DB)
+
+
+def heard(story: Story, scope: str, **passed: float) -> ReportServed:
+    """A VM of this scope was answered so long after the story began."""
+    return ReportServed(heard=(Heard(scope, story.at(**passed)),))
+
+
+# ---- Enabled ----
+
+
+def test_rule_08_nobody_listens_at_first():
+    """A new fleet has only disabled scopes."""
+    story = Story(listening=())
+    assert not any(story.scope(scope).enabled for scope in EVERY_SCOPE)
+
+
+@pytest.mark.parametrize("scope", EVERY_SCOPE)
+def test_rule_08_the_first_request_of_one_vm_enables_its_scope(scope):
+    """One VM asks, its whole scope listens, and no other does."""
+    story = Story(listening=())
+    story.listen(scope)
+    assert [other for other in EVERY_SCOPE if story.scope(other).enabled] == [scope]
+    assert story.scope(scope).enabled_at == story.began
+
+
+def test_rule_08_one_vm_that_asks_is_enough_for_all_of_its_scope():
+    """web-2 asked; web-0's restart is announced."""
+    story = Story(listening=())
+    story.listen(WEB)
+    story.restart_vm("web-0")
+    assert story.shows(WEB) == (2, [("Reboot", "Scheduled")])
+
+
+def test_rule_08_a_second_request_right_after_changes_nothing():
+    """Clients ask every second; that is not written down every second."""
+    story = Story()
+    story.advance(seconds=1)
+    story.unchanged(heard(story, DB, seconds=1))
+    story.advance(minutes=58)
+    story.unchanged(heard(story, DB, minutes=58))
+
+
+def test_rule_08_a_scope_nobody_knows_is_nothing():
+    """A VM was deleted while its last request was on the way."""
+    Story().unchanged(ReportServed(heard=(Heard("vm:gone", Story().began),)))
+
+
+def test_rule_08_several_requests_in_one_report():
+    """Endpoints gather: the same scope twice, two scopes at once."""
+    story = Story(listening=())
+    story.listen(DB, DB, WEB)
+    assert story.changes() == ["ScopeEnabled", "ScopeEnabled"]
+
+
+# ---- Disabled after 24 to 25 hours without ----
+
+
+@pytest.mark.parametrize("timing", [AZURE, DEV], ids=lambda timing: timing.name)
+def test_rule_08_disabled_after_24_to_25_hours_without_a_request(timing):
+    """VM db asked once. A day later it still counts as listening, after 25 hours it does not."""
+    story = Story(timing=timing)
+    story.advance(hours=23, minutes=59)
+    assert story.scope(DB).enabled
+    story.advance(hours=1, minutes=1)
+    assert not story.scope(DB).enabled
+
+
+@pytest.mark.parametrize("last_minutes", [0, 1, 30, 59, 60, 61, 119])
+def test_rule_08_wherever_in_the_hour_the_last_request_was(last_minutes):
+    """Requests every minute, the last one at last_minutes: from there on it is 24 to 25 hours."""
+    story = Story()
+    for minute in range(1, last_minutes + 1):
+        story.advance_to(story.at(minutes=minute))
+        story.listen(DB)
+    story.advance_to(story.at(minutes=last_minutes, hours=24) - timedelta(seconds=1))
+    assert story.scope(DB).enabled
+    story.advance_to(story.at(minutes=last_minutes, hours=25))
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_later_requests_keep_it_enabled():
+    """One request every 20 hours is enough, for a week."""
+    story = Story()
+    for _ in range(8):
+        story.advance(hours=20)
+        story.listen(DB)
+        assert story.scope(DB).enabled
+    assert story.scope(DB).enablings == 1
+    assert not story.scope(WEB).enabled
+
+
+def test_rule_08_each_scope_is_silent_for_itself():
+    """VM db goes on asking, web does not."""
+    story = Story()
+    story.advance(hours=20)
+    story.listen(DB)
+    story.advance(hours=10)
+    assert story.scope(DB).enabled
+    assert not story.scope(WEB).enabled
+
+
+def test_rule_08_a_look_too_soon_disables_nobody():
+    """Whoever ticks early is told when to come again."""
+    story = Story()
+    story.advance(hours=23)
+    tick = Tick(subjects=(Subject(Matter.SCOPE, DB),))
+    assert story.unchanged(tick).effects[0].at > story.clock.wall()
+
+
+def test_rule_08_a_look_at_a_scope_that_is_silent_or_gone_is_harmless():
+    """Ticks come late; nothing is there to be done."""
+    story = Story(listening=())
+    subjects = (Subject(Matter.SCOPE, DB), Subject(Matter.SCOPE, "vm:gone"))
+    story.unchanged(Tick(subjects=subjects))
+
+
+def test_rule_08_then_its_incarnation_starts_over():
+    """Incarnation 4 yesterday; silent for 25 hours; the next request reads 1."""
+    story = Story()
+    story.restart_vm("db")
+    story.approve("db")
+    story.done()
+    assert story.shows(DB) == (4, [])
+    story.advance(hours=25)
+    assert not story.scope(DB).enabled
+    story.listen(DB)
+    assert story.shows(DB) == (1, [])
+    assert story.scope(DB).enablings == 2
+    story.restart_vm("db")
+    assert story.shows(DB) == (2, [("Reboot", "Scheduled")])
+
+
+def test_rule_08_silent_again_and_enabled_again():
+    """The hours count anew from each enabling."""
+    story = Story()
+    story.advance(hours=26)
+    story.listen(DB)
+    story.advance(hours=23, minutes=59)
+    assert story.scope(DB).enabled
+    story.advance(hours=1, minutes=1)
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_a_silent_scope_gets_no_event():
+    """Nobody has asked for 25 hours, and nobody is told."""
+    story = Story()
+    story.advance(hours=25)
+    story.restart_vm("db")
+    assert story.shows(DB) == (1, [])
+    assert len(story.under_way) == 1
+
+
+# ---- A live event ----
+
+
+def test_rule_08_a_scope_with_a_live_event_is_not_disabled():
+    """Announced for the third day, unheard since the first: db keeps its event until it is gone."""
+    story = Story()
+    story.restart_vm("db", not_before=story.at(hours=72))
+    for hours in (25, 26, 48, 71):
+        story.advance_to(story.at(hours=hours))
+        assert story.shows(DB) == (2, [("Reboot", "Scheduled")])
+    story.advance_to(story.at(hours=72))
+    assert story.shows(DB) == (3, [("Reboot", "Started")])
+    story.done()
+    assert story.shows(DB) == (4, [])
+    story.advance(hours=1)
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_nor_one_whose_vms_the_event_does_not_name():
+    """web-0's restart keeps all of web enabled, and it is still one document."""
+    story = Story()
+    story.restart_vm("web-0", not_before=story.at(hours=48))
+    story.advance(hours=30)
+    assert story.scope(WEB).enabled
+    assert not story.scope(DB).enabled
+
+
+# ---- Unknown is not silent ----
+
+
+def test_rule_08_time_in_which_nobody_was_served_does_not_count():
+    """No endpoint served db for 5 hours: it is silent after 29 to 30 hours."""
+    story = Story()
+    story.advance(hours=10)
+    story.tell(ReportUnserved(scopes=(DB,), seconds=5 * 3600))
+    story.advance_to(story.at(hours=28, minutes=59))
+    assert story.scope(DB).enabled
+    assert not story.scope(WEB).enabled
+    story.advance_to(story.at(hours=30))
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_unserved_times_add_up():
+    """Three hours and then four: seven."""
+    story = Story()
+    story.tell(ReportUnserved(scopes=(DB,), seconds=3 * 3600))
+    story.advance(hours=20)
+    story.tell(ReportUnserved(scopes=(DB,), seconds=4 * 3600))
+    story.advance_to(story.at(hours=30, minutes=59))
+    assert story.scope(DB).enabled
+    story.advance_to(story.at(hours=32))
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_an_unserved_time_before_the_last_request_is_forgotten():
+    """Five hours were excused; then db asked, and its day begins anew, without them."""
+    story = Story()
+    story.tell(ReportUnserved(scopes=(DB,), seconds=5 * 3600))
+    story.advance(hours=10)
+    story.listen(DB)
+    story.advance(hours=25)
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_unserved_time_of_scopes_that_do_not_listen_is_nothing():
+    """Neither a disabled scope nor one that is gone has a silence to excuse."""
+    story = Story(listening=())
+    story.unchanged(ReportUnserved(scopes=(DB, "vm:gone"), seconds=3600))
+
+
+def test_rule_08_downtime_of_the_process_does_not_count():
+    """The service is down from 10:00 to 40:00; db has its day of silence all the same."""
+    story = Story(listening=(DB,))
+    story.advance(hours=10)
+    story.listen(DB)
+    story.clock.advance(hours=30)
+    story.restart()
+    assert story.scope(DB).enabled
+    story.advance(hours=23, minutes=59)
+    assert story.scope(DB).enabled
+    story.advance(hours=1, minutes=1)
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_a_takeover_while_endpoints_serve_is_no_downtime():
+    """Another process takes over after 20 silent hours; after 25 db is silent."""
+    story = Story()
+    story.advance(hours=20)
+    story.restart(takeover=True)
+    story.advance(hours=3, minutes=59)
+    assert story.scope(DB).enabled
+    story.advance(hours=1, minutes=1)
+    assert not story.scope(DB).enabled
+
+
+# ---- Reports that are late or wrong ----
+
+
+def test_rule_08_a_report_that_comes_late_counts_from_the_request():
+    """VM db asked at 00:00, which is reported at 05:00: silent from 24 to 25 hours after 00:00."""
+    story = Story(listening=())
+    story.advance(hours=5)
+    story.tell(heard(story, DB, hours=0))
+    assert story.scope(DB).enabled
+    story.advance_to(story.at(hours=25))
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_an_endpoint_whose_clock_is_ahead_does_not_keep_a_scope_enabled():
+    """A request of 02:00 is reported with the date of next week; 25 hours later db is silent."""
+    story = Story()
+    story.advance(hours=2)
+    story.tell(heard(story, DB, days=7))
+    story.advance(hours=25)
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_a_request_older_than_the_last_one_changes_nothing():
+    """Reports of two endpoints cross."""
+    story = Story()
+    story.advance(hours=10)
+    story.listen(DB)
+    story.unchanged(heard(story, DB, hours=5))
+
+
+# ---- First seen (rule 26) ----
+
+
+def test_rule_08_who_was_served_is_written_down_once():
+    """VM db was shown its restart at 00:01; told again, it is not written again."""
+    story = Story()
+    event = story.restart_vm("db").events[0]
+    story.advance(minutes=1)
+    seen = ReportServed(seen=(SeenBy(event, "db", story.at(minutes=1)),))
+    story.tell(seen)
+    assert story.event(event).seen == (("db", story.at(minutes=1)),)
+    assert story.shows(DB)[0] == 2
+    story.advance(minutes=1)
+    story.unchanged(ReportServed(seen=(SeenBy(event, "db", story.at(minutes=2)),)))
+
+
+def test_rule_08_an_event_nobody_knows_was_seen_by_nobody():
+    """It was forgotten while the report was on its way."""
+    story = Story()
+    story.unchanged(ReportServed(seen=(SeenBy("F020BA2E", "db", story.began),)))
