@@ -35,8 +35,10 @@ CLOCK_ROUNDING_SECONDS = 1e-6
 
 
 def cleared_at(draft: Draft, event: Event) -> datetime:
-    """When the event stops, or stopped, holding up its operation: approved, or NotBefore."""
+    """When the event stops, or stopped, holding up its operation: approved, NotBefore, or gone."""
     cleared = _approved_at(draft, event)
+    if event.gone_at is not None:
+        return min(cleared, event.gone_at, draft.now)
     if event.type is EventType.TERMINATE and event.approval is not None:
         others = (_approved_at(draft, other) for other in _terminates_before(draft, event))
         cleared = min(event.not_before, max((cleared, *others)))

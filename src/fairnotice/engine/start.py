@@ -43,11 +43,11 @@ def _start_or_stand_aside(draft: Draft, operation: Operation) -> None:
 def due_at(draft: Draft, operation: Operation) -> datetime:
     """When each of its events is approved, past NotBefore, or gone; without any, when asked."""
     events = [draft.events[event] for event in operation.events]
-    waiting = [cleared_at(draft, event) for event in events if event.scheduled]
-    # What has happened has happened, also where the clock has gone back since (rule 25).
-    gone = [min(event.gone_at, draft.now) for event in events if event.gone_at is not None]
-    asked = operation.asked_not_before or min(operation.asked_at, draft.now)
-    return max((*waiting, *gone) if waiting else (asked, *gone))
+    cleared = [cleared_at(draft, event) for event in events]
+    if not any(event.scheduled for event in events):
+        # What was asked was asked, also where the clock has gone back since (rule 25).
+        cleared.append(operation.asked_not_before or min(operation.asked_at, draft.now))
+    return max(cleared)
 
 
 def is_due(draft: Draft, operation: Operation) -> bool:
