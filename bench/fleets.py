@@ -23,8 +23,9 @@ from fairnotice.engine.commands import (
     SetSpec,
     VmSpec,
 )
-from fairnotice.model import Moment, Priority
+from fairnotice.model import Moment
 from fairnotice.testing.manual_clock import DEFAULT_START
+from fairnotice.words import Priority
 
 NODES_PER_CLUSTER = 100
 VMS_PER_NODE = 10

@@ -14,8 +14,9 @@ from bench.fleets import listening, moment_after
 from bench.numbers import Number
 from fairnotice.engine import Decision, Fleet
 from fairnotice.engine.commands import ReportOutcome, StartRollout
-from fairnotice.model import OperationKind, Outcome, Requester, Role, RolloutStatus
+from fairnotice.model import Requester
 from fairnotice.testing.stage import Stage
+from fairnotice.words import OperationKind, Outcome, Role, RolloutStatus
 
 SECONDS_AT_MOST = 120
 # The setting that the limit is for: one node in a hundred, one per cluster.

@@ -28,7 +28,8 @@ from fairnotice.engine.commands import (
     Tick,
 )
 from fairnotice.engine.effects import Matter, Subject
-from fairnotice.model import Outcome, Priority, Requester, Role, ScopeKind, Vm
+from fairnotice.model import Requester, Vm
+from fairnotice.words import Outcome, Priority, Role, ScopeKind
 
 Step = tuple[str, Command] | None
 Story = Generator[Step, Decision | None, None]

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "fairnotice"
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 500
 
-PURE_ROOMS = frozenset({"model", "errors", "engine", "wire"})
+PURE_ROOMS = frozenset({"model", "words", "errors", "engine", "wire"})
 
 # Reading a clock, or waiting on one, is for src/fairnotice/clock.py alone.
 CLOCK_CALLS = frozenset(

@@ -16,21 +16,9 @@ from fairnotice.engine.commands import (
     VmSpec,
 )
 from fairnotice.engine.tables import INDEXES, TABLES
-from fairnotice.model import (
-    Event,
-    EvictionPolicy,
-    Node,
-    Operation,
-    OperationKind,
-    Outcome,
-    Priority,
-    Requester,
-    Role,
-    Rollout,
-    Scope,
-    Vm,
-)
+from fairnotice.model import Event, Node, Operation, Requester, Rollout, Scope, Vm
 from fairnotice.testing.stage import Stage
+from fairnotice.words import EvictionPolicy, OperationKind, Outcome, Priority, Role
 
 USER = Requester("ada", Role.USER)
 OPERATOR = Requester("olga", Role.OPERATOR)

@@ -13,7 +13,7 @@ from fairnotice.engine.commands import (
     VmSpec,
 )
 from fairnotice.engine.refusal import Code, Refusal
-from fairnotice.model import EventType, Power, Priority, ScopeKind
+from fairnotice.words import EventType, Power, Priority, ScopeKind
 from tests.engine.story import BATCH, DB, WEB, Story, sample
 
 NODES = (NodeSpec("n-0"), NodeSpec("n-1"))

@@ -16,7 +16,7 @@ from fairnotice.engine.commands import (
     VmSpec,
 )
 from fairnotice.engine.refusal import Code, Refusal
-from fairnotice.model import Network, OperationKind, Priority
+from fairnotice.words import Network, OperationKind, Priority
 from tests.engine.story import BATCH, DB, SHOP, WEB, Story, sample
 
 

@@ -7,7 +7,7 @@ import pytest
 from fairnotice.engine import Decision
 from fairnotice.engine.changes import VmMoved, VmPowerChanged, VmRemoved
 from fairnotice.engine.commands import Confirm, JoinEndpoint, NodeSpec
-from fairnotice.model import EventStatus, NodeState, OperationKind, OperationStatus
+from fairnotice.words import EventStatus, NodeState, OperationKind, OperationStatus
 from tests.engine.story import BATCH, DB, SHOP, SPOT, WEB, Story, sample
 
 LEFT = (VmMoved, VmPowerChanged, VmRemoved)

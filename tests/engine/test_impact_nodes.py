@@ -4,14 +4,14 @@ import pytest
 
 from fairnotice.engine import Code
 from fairnotice.engine import commands as ask
-from fairnotice.model import (
+from fairnotice.model import Requester
+from fairnotice.words import (
     EventStatus,
     ImpactStatus,
     NodeState,
     OperationKind,
     OperationStatus,
     Power,
-    Requester,
     Risk,
     Role,
 )

@@ -8,7 +8,7 @@ from fairnotice.engine import AZURE, DEV, Code
 from fairnotice.engine.changes import ImpactBegun
 from fairnotice.engine.commands import ReportOutcome, Tick
 from fairnotice.engine.effects import BeginImpact, WakeAt
-from fairnotice.model import ImpactStatus, OperationKind, OperationStatus, Outcome
+from fairnotice.words import ImpactStatus, OperationKind, OperationStatus, Outcome
 from tests.engine.story import BATCH, DB, SHOP, SPOT, Story
 
 SETTLING = replace(AZURE, settle_seconds=300)

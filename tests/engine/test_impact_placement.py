@@ -5,7 +5,14 @@ import pytest
 from fairnotice.engine import Code
 from fairnotice.engine import commands as ask
 from fairnotice.engine.commands import FleetSpec, NodeSpec, SetSpec, VmSpec
-from fairnotice.model import EventStatus, ImpactStatus, OperationKind, OperationStatus, Power, Risk
+from fairnotice.words import (
+    EventStatus,
+    ImpactStatus,
+    OperationKind,
+    OperationStatus,
+    Power,
+    Risk,
+)
 from tests.engine.story import DB, USER, Story
 
 OTHER = "vm:other"

@@ -4,7 +4,8 @@ import pytest
 
 from fairnotice.engine import AZURE, DEV, Code
 from fairnotice.engine import commands as ask
-from fairnotice.model import NodeState, OperationKind, OperationStatus, Requester, Risk, Role
+from fairnotice.model import Requester
+from fairnotice.words import NodeState, OperationKind, OperationStatus, Risk, Role
 from tests.engine.story import OPERATOR, SPOT, Story
 
 HEALTH_FEED = Requester("smart", Role.PLATFORM)

@@ -6,7 +6,7 @@ import pytest
 
 from fairnotice.engine import AZURE, DEV
 from fairnotice.engine.commands import Postpone, SetPolicy
-from fairnotice.model import EventType, ImpactKind, OperationKind, Risk
+from fairnotice.words import EventType, ImpactKind, OperationKind, Risk
 from tests.engine.story import BATCH, DB, OPERATOR, SHOP, SPOT, WEB, Story
 
 

@@ -8,7 +8,7 @@ from fairnotice.engine import AZURE
 from fairnotice.engine import commands as ask
 from fairnotice.engine.commands import Heard, ReportServed, SeenBy
 from fairnotice.engine.effects import BeginImpact
-from fairnotice.model import (
+from fairnotice.words import (
     EventStatus,
     EventType,
     ImpactStatus,

@@ -8,7 +8,7 @@ from fairnotice.engine import Fleet, document
 from fairnotice.engine.changes import Row
 from fairnotice.engine.commands import ApplyFleet, Delete, FleetSpec, JoinEndpoint, StartRollout
 from fairnotice.engine.tables import INDEXES, TABLES
-from fairnotice.model import OperationKind, Risk
+from fairnotice.words import OperationKind, Risk
 from tests.engine.story import BATCH, OPERATOR, SPOT, USER, WEB, Story, sample
 
 # Indexes whose order somebody can see: a document's, the terminate queue's.

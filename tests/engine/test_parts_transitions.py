@@ -24,17 +24,13 @@ from fairnotice.engine.transitions import (
     move,
 )
 from fairnotice.errors import IllegalTransition, LawError
-from fairnotice.model import (
-    Event,
+from fairnotice.model import Event, Impact, Operation, Rollout, RolloutNode
+from fairnotice.words import (
     EventStatus,
-    Impact,
     ImpactStatus,
-    Operation,
     OperationKind,
     OperationStatus,
     Risk,
-    Rollout,
-    RolloutNode,
     RolloutNodeStatus,
     RolloutStatus,
 )

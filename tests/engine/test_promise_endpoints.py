@@ -10,7 +10,8 @@ from fairnotice.engine.commands import (
     Release,
     Restart,
 )
-from fairnotice.model import EventType, OperationKind, Requester, Risk, Role
+from fairnotice.model import Requester
+from fairnotice.words import EventType, OperationKind, Risk, Role
 from tests.engine.story import BATCH, DB, OPERATOR, SHOP, SPOT, USER, WEB, Story
 
 

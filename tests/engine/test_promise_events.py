@@ -10,7 +10,7 @@ from fairnotice.engine.commands import (
     SetSpec,
     VmSpec,
 )
-from fairnotice.model import OperationKind, Risk
+from fairnotice.words import OperationKind, Risk
 from tests.engine.story import BATCH, DB, SHOP, SPOT, WEB, Story, sample
 
 FOR_ALL = [OperationKind.HOST_UPDATE, OperationKind.HOST_REBOOT, OperationKind.REPAIR]

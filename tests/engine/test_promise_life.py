@@ -20,7 +20,7 @@ from fairnotice.engine.commands import (
 )
 from fairnotice.engine.transitions import EVENT, Cause, move
 from fairnotice.errors import IllegalTransition
-from fairnotice.model import EventStatus, EventType, EvictionPolicy, Outcome, Priority
+from fairnotice.words import EventStatus, EventType, EvictionPolicy, Outcome, Priority
 from tests.engine.story import BATCH, DB, OPERATOR, SHOP, USER, WEB, Story
 
 SCHEDULED, STARTED = EventStatus.SCHEDULED, EventStatus.STARTED

@@ -18,7 +18,8 @@ from fairnotice.engine.commands import (
     VmSpec,
 )
 from fairnotice.engine.effects import Matter, Subject
-from fairnotice.model import OperationKind, Requester, Risk, Role
+from fairnotice.model import Requester
+from fairnotice.words import OperationKind, Risk, Role
 from tests.engine.story import BATCH, DB, OPERATOR, SHOP, USER, WEB, Story
 
 NODE_KINDS = [

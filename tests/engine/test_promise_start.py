@@ -3,7 +3,8 @@
 import pytest
 
 from fairnotice.engine.commands import Approve, Postpone
-from fairnotice.model import OperationKind, Window
+from fairnotice.model import Window
+from fairnotice.words import OperationKind
 from tests.engine.story import BATCH, DB, OPERATOR, SHOP, WEB, Story
 
 # Thursday 1 January 2026, when every story begins.

@@ -8,7 +8,7 @@ import pytest
 
 from fairnotice.engine import AZURE, DEV
 from fairnotice.engine.commands import FleetSpec, NodeSpec, ScaleIn, ScaleSetSpec, SetSpec, VmSpec
-from fairnotice.model import (
+from fairnotice.words import (
     EventSource,
     EventType,
     EvictionPolicy,

@@ -16,7 +16,7 @@ from fairnotice.engine.commands import (
 )
 from fairnotice.engine.evacuation import is_incomplete, is_over
 from fairnotice.engine.refusal import Code
-from fairnotice.model import NodeState, OperationKind, OperationStatus, Power
+from fairnotice.words import NodeState, OperationKind, OperationStatus, Power
 from tests.engine.story import BATCH, DB, USER, WEB, Story
 
 EVACUATION = OperationKind.EVACUATION

@@ -12,7 +12,7 @@ from fairnotice.engine.commands import (
     SetSpec,
     VmSpec,
 )
-from fairnotice.model import OperationKind, RolloutStatus
+from fairnotice.words import OperationKind, RolloutStatus
 from tests.engine.story import BATCH, OPERATOR, SPOT, WEB, Story, sample
 
 

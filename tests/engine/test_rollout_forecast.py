@@ -17,7 +17,8 @@ from fairnotice.engine.commands import (
     StartRollout,
     VmSpec,
 )
-from fairnotice.model import OperationKind, RolloutStatus, Window
+from fairnotice.model import Window
+from fairnotice.words import OperationKind, RolloutStatus
 from tests.engine.story import OPERATOR, Story
 
 NODES = tuple(f"node-{n}" for n in range(6))

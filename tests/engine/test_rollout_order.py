@@ -6,7 +6,13 @@ import pytest
 
 from fairnotice.engine import AZURE, DEV
 from fairnotice.engine.commands import FleetSpec, NodeSpec, ReportReachable, SetSpec, VmSpec
-from fairnotice.model import EventType, OperationKind, OperationStatus, Risk, RolloutStatus
+from fairnotice.words import (
+    EventType,
+    OperationKind,
+    OperationStatus,
+    Risk,
+    RolloutStatus,
+)
 from tests.engine.story import BATCH, DB, SPOT, WEB, Story
 
 NODES = tuple(f"node-{n}" for n in range(6))

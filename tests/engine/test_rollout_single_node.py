@@ -6,7 +6,8 @@ import pytest
 
 from fairnotice.engine.commands import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.engine.refusal import Code
-from fairnotice.model import OperationKind, Requester, Risk, Role
+from fairnotice.model import Requester
+from fairnotice.words import OperationKind, Risk, Role
 from tests.engine.story import BATCH, DB, SPOT, USER, WEB, Story
 
 PLANNED = (

@@ -9,14 +9,8 @@ from fairnotice.engine.commands import (
     StartRollout,
 )
 from fairnotice.engine.refusal import Code
-from fairnotice.model import (
-    EventStatus,
-    OperationKind,
-    Requester,
-    Role,
-    RolloutStatus,
-    Window,
-)
+from fairnotice.model import Requester, Window
+from fairnotice.words import EventStatus, OperationKind, Role, RolloutStatus
 from tests.engine.story import BATCH, OPERATOR, SPOT, USER, WEB, Story
 
 STEERING = (PauseRollout, ResumeRollout, CancelRollout)

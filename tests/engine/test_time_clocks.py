@@ -8,8 +8,9 @@ from fairnotice.engine import DEV, decide
 from fairnotice.engine.commands import Approve, Postpone, ReportServed, SeenBy, Tick
 from fairnotice.engine.effects import Matter, Subject
 from fairnotice.errors import ClockWentBack, LawError
-from fairnotice.model import EventStatus, Moment, Outcome, Requester, Risk, Role
+from fairnotice.model import Moment, Requester
 from fairnotice.testing.manual_clock import ManualClock
+from fairnotice.words import EventStatus, Outcome, Risk, Role
 from tests.engine.story import DB, OPERATOR, SPOT, WEB, Story
 
 

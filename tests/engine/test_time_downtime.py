@@ -6,7 +6,8 @@ import pytest
 
 from fairnotice.engine import AZURE, DEV
 from fairnotice.engine.commands import Postpone, ReportServed, SeenBy
-from fairnotice.model import EventStatus, OperationKind, Outcome, Risk, Window
+from fairnotice.model import Window
+from fairnotice.words import EventStatus, OperationKind, Outcome, Risk
 from tests.engine.story import BATCH, DB, OPERATOR, SPOT, WEB, Story
 
 

@@ -22,16 +22,14 @@ from fairnotice.engine.changes import (
 )
 from fairnotice.engine.commands import Postpone, ReportServed, SeenBy, Tick
 from fairnotice.engine.effects import Matter, Subject
-from fairnotice.model import (
-    Approval,
+from fairnotice.model import Approval, Requester, Seen
+from fairnotice.words import (
     EventStatus,
     ImpactStatus,
     OperationStatus,
     Outcome,
-    Requester,
     Risk,
     Role,
-    Seen,
 )
 from tests.engine.story import BATCH, DB, OPERATOR, SPOT, USER, WEB, Story
 

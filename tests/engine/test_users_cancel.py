@@ -4,7 +4,8 @@ import pytest
 
 from fairnotice.engine import Code
 from fairnotice.engine import commands as ask
-from fairnotice.model import EventStatus, OperationStatus, Requester, Role
+from fairnotice.model import Requester
+from fairnotice.words import EventStatus, OperationStatus, Role
 from tests.engine.story import BATCH, DB, OPERATOR, SHOP, USER, WEB, Story
 
 ANOTHER = Requester("bob", Role.USER)

@@ -6,7 +6,7 @@ import pytest
 
 from fairnotice.engine import AZURE, DEV, Code
 from fairnotice.engine import commands as ask
-from fairnotice.model import EventType, OperationKind, OperationStatus
+from fairnotice.words import EventType, OperationKind, OperationStatus
 from tests.engine.story import BATCH, DB, OPERATOR, SPOT, USER, WEB, Story
 
 TWO = replace(AZURE, user_operations_max=2)

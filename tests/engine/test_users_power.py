@@ -5,7 +5,7 @@ import pytest
 from fairnotice.engine import Code
 from fairnotice.engine import commands as ask
 from fairnotice.engine.commands import FleetSpec, NodeSpec, VmSpec
-from fairnotice.model import EventStatus, OperationKind, OperationStatus, Power
+from fairnotice.words import EventStatus, OperationKind, OperationStatus, Power
 from tests.engine.story import BATCH, DB, OPERATOR, SHOP, SPOT, USER, WEB, Story
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fairnotice.engine import AZURE, Code
 from fairnotice.engine import commands as ask
-from fairnotice.model import ImpactStatus, OperationKind, OperationStatus
+from fairnotice.words import ImpactStatus, OperationKind, OperationStatus
 from tests.engine.story import BATCH, DB, OPERATOR, SPOT, USER, WEB, Story
 
 # ---- A second delete or eviction ----

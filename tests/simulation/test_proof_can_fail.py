@@ -29,9 +29,10 @@ from fairnotice.engine.changes import DocumentChanged, EventStarted
 from fairnotice.engine.commands import Cancel
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import BeginImpact, Matter
-from fairnotice.model import EventStatus, LastTouched
+from fairnotice.model import LastTouched
 from fairnotice.testing.simulator import simulate
 from fairnotice.testing.witness import LawBroken
+from fairnotice.words import EventStatus
 
 SEEDS = range(40)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,9 +10,10 @@ from fairnotice.engine import commands as ask
 from fairnotice.engine.commands import ApplyFleet, Heard, SeenBy
 from fairnotice.engine.invariants import check_indexes
 from fairnotice.engine.kinds import ROLLED_OUT
-from fairnotice.model import EventType, Outcome, Requester, Risk, Role, Window
+from fairnotice.model import Requester, Window
 from fairnotice.testing.stage import Stage
 from fairnotice.testing.witness import LawWitness
+from fairnotice.words import EventType, Outcome, Risk, Role
 from tests.engine.story import OPERATOR, USER, sample
 
 SPEC = sample()

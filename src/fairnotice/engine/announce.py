@@ -13,17 +13,8 @@ from fairnotice.engine.notice import earliest, in_utc, least_notice_seconds, who
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
-from fairnotice.model import (
-    Event,
-    EventSource,
-    EventType,
-    Operation,
-    OperationKind,
-    Priority,
-    Scope,
-    ScopeKind,
-    Vm,
-)
+from fairnotice.model import Event, Operation, Scope, Vm
+from fairnotice.words import EventSource, EventType, OperationKind, Priority, ScopeKind
 
 Domain = tuple[str, int | None]
 

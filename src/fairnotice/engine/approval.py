@@ -25,7 +25,8 @@ from fairnotice.engine.effects import Matter
 from fairnotice.engine.ending import consider_terminates, scheduled_events
 from fairnotice.engine.notice import in_utc, whole_second
 from fairnotice.engine.refusal import Code, refuse
-from fairnotice.model import Approval, Endpoint, Event, EventType, Operation, Requester, Role
+from fairnotice.model import Approval, Endpoint, Event, Operation, Requester
+from fairnotice.words import EventType, Role
 
 # Two readings of a monotonic clock that should be equal may differ by rounding.
 CLOCK_ROUNDING_SECONDS = 1e-6

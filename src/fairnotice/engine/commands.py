@@ -5,16 +5,15 @@ from datetime import datetime
 from typing import NamedTuple
 
 from fairnotice.engine.effects import Subject
-from fairnotice.model import (
+from fairnotice.model import Requester, Window
+from fairnotice.words import (
     EventType,
     EvictionPolicy,
     Network,
     OperationKind,
     Outcome,
     Priority,
-    Requester,
     Risk,
-    Window,
 )
 
 

@@ -32,7 +32,8 @@ from fairnotice.engine.refusal import Code, Refusal, Refused, refuse
 from fairnotice.engine.start import start_what_may
 from fairnotice.engine.tables import known_key
 from fairnotice.errors import ClockWentBack
-from fairnotice.model import Moment, OperationKind, Role
+from fairnotice.model import Moment
+from fairnotice.words import OperationKind, Role
 
 
 def decide(fleet: Fleet, command: Command, now: Moment) -> Decision | Refusal:

@@ -13,7 +13,8 @@ from fairnotice.engine.domains import counts
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
-from fairnotice.model import Event, EventType, ImpactStatus, LastTouched, Operation, ScopeKind
+from fairnotice.model import Event, LastTouched, Operation
+from fairnotice.words import EventType, ImpactStatus, ScopeKind
 
 
 def impact_key(operation: str, vm: str) -> str:

@@ -14,7 +14,8 @@ from fairnotice.engine.nodes import (
 )
 from fairnotice.engine.placement import find_places
 from fairnotice.engine.tables import Tables
-from fairnotice.model import Node, OperationKind, OperationStatus, Request, Vm
+from fairnotice.model import Node, Request, Vm
+from fairnotice.words import OperationKind, OperationStatus
 
 
 def evacuate(draft: Draft, command: NodeOperation) -> Accepted:

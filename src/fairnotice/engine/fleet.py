@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 from fairnotice.engine.changes import Change, Removal, Row
 from fairnotice.engine.notice import AZURE, Timing
 from fairnotice.engine.tables import INDEXES, TABLES, RolloutNodeKey, Tables
-from fairnotice.model import Life, NodeState, RolloutNode, RolloutNodeStatus, Scope
+from fairnotice.model import Life, RolloutNode, Scope
+from fairnotice.words import NodeState, RolloutNodeStatus
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

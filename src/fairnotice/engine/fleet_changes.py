@@ -25,17 +25,8 @@ from fairnotice.engine.fleet_checks import check_notice, check_policy, check_spe
 from fairnotice.engine.leaving import remove_vm
 from fairnotice.engine.placement import find_place, must_have_places, why_closed
 from fairnotice.engine.refusal import Code, refuse
-from fairnotice.model import (
-    EventType,
-    Node,
-    Power,
-    Priority,
-    ScaleSet,
-    Scope,
-    ScopeKind,
-    Vm,
-    scope_name,
-)
+from fairnotice.model import Node, ScaleSet, Scope, Vm, scope_name
+from fairnotice.words import EventType, Power, Priority, ScopeKind
 
 UPDATE_DOMAINS = 5
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from fairnotice.engine.commands import FleetSpec, VmSpec
 from fairnotice.engine.notice import TERMINATE_NOTICE_MINUTES_MAX, TERMINATE_NOTICE_MINUTES_MIN
 from fairnotice.engine.refusal import Code, refuse
-from fairnotice.model import EventType
+from fairnotice.words import EventType
 
 NAME_LENGTH_MAX = 200
 

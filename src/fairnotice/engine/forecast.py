@@ -17,7 +17,8 @@ from fairnotice.engine.nodes import vms_hit
 from fairnotice.engine.rollout import look_at_node
 from fairnotice.engine.rollout_commands import rollout_of
 from fairnotice.engine.transitions import Cause
-from fairnotice.model import ImpactKind, OperationKind, Rollout
+from fairnotice.model import Rollout
+from fairnotice.words import ImpactKind, OperationKind
 
 # What an impact usually takes on top of its duration, for the forecast only.
 USUAL_SECONDS = {

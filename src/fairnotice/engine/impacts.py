@@ -14,16 +14,14 @@ from fairnotice.engine.notice import limit_seconds
 from fairnotice.engine.placement import find_place
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.transitions import IMPACT, Cause, move
-from fairnotice.model import (
+from fairnotice.model import Impact, Operation, Vm
+from fairnotice.words import (
     EvictionPolicy,
-    Impact,
     ImpactKind,
     ImpactStatus,
-    Operation,
     OperationKind,
     Outcome,
     Power,
-    Vm,
 )
 
 OUTCOME_UNKNOWN = "outcome unknown"

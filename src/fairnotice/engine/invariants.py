@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from fairnotice.engine.fleet import Fleet
 from fairnotice.engine.tables import INDEXES, TABLES
-from fairnotice.model import (
-    Event,
+from fairnotice.model import Event, Operation
+from fairnotice.words import (
     EventStatus,
-    Operation,
     OperationKind,
     OperationStatus,
     Power,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fairnotice.model import EventSource, EventType, ImpactKind, OperationKind
+from fairnotice.words import EventSource, EventType, ImpactKind, OperationKind
 
 UNKNOWN_SECONDS = -1
 

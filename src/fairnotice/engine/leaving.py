@@ -19,7 +19,8 @@ from fairnotice.engine.ending import (
     scheduled_events,
 )
 from fairnotice.engine.transitions import Cause
-from fairnotice.model import Operation, OperationKind, Power, Vm
+from fairnotice.model import Operation, Vm
+from fairnotice.words import OperationKind, Power
 
 
 def move_vm(draft: Draft, vm: Vm, node: str) -> None:

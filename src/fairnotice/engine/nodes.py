@@ -29,7 +29,8 @@ from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.start import start
 from fairnotice.engine.transitions import Cause
 from fairnotice.engine.users import accept, answer_again, operation_ids
-from fairnotice.model import EventType, Node, NodeHealth, OperationKind, Vm
+from fairnotice.model import Node, Vm
+from fairnotice.words import EventType, NodeHealth, OperationKind
 
 DEFAULT_FREEZE_SECONDS = 9
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from fairnotice.engine.refusal import Code, refuse
-from fairnotice.model import EventType, ImpactKind, Risk
+from fairnotice.words import EventType, ImpactKind, Risk
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 

@@ -6,7 +6,8 @@ from itertools import chain
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.tables import Tables
-from fairnotice.model import Node, NodeState, Vm
+from fairnotice.model import Node, Vm
+from fairnotice.words import NodeState
 
 
 def find_place(draft: Draft, vm: Vm, *, domains_may_meet: bool = False) -> str | None:

@@ -8,7 +8,8 @@ from fairnotice.engine.placement import must_have_places, why_closed
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.start import start as start_operation
 from fairnotice.engine.users import accept, named_vms, operation_ids
-from fairnotice.model import Impact, NodeHealth, OperationKind, Power, Vm
+from fairnotice.model import Impact, Vm
+from fairnotice.words import NodeHealth, OperationKind, Power
 
 
 def stop(draft: Draft, command: Stop) -> Accepted:

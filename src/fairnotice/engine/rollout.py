@@ -18,16 +18,8 @@ from fairnotice.engine.evacuation import evacuate_node
 from fairnotice.engine.nodes import announce_on_node, vms_hit
 from fairnotice.engine.rollout_nodes import move_node, node_over
 from fairnotice.engine.transitions import Cause
-from fairnotice.model import (
-    Node,
-    NodeHealth,
-    OperationKind,
-    Rollout,
-    RolloutNode,
-    RolloutNodeStatus,
-    RolloutStatus,
-    Vm,
-)
+from fairnotice.model import Node, Rollout, RolloutNode, Vm
+from fairnotice.words import NodeHealth, OperationKind, RolloutNodeStatus, RolloutStatus
 
 
 class Verdict(NamedTuple):

@@ -13,14 +13,8 @@ from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.rollout_nodes import end_rollout, move_node, pause
 from fairnotice.engine.transitions import ROLLOUT, ROLLOUT_NODE, Cause, move
 from fairnotice.engine.users import fingerprint
-from fairnotice.model import (
-    Requester,
-    Role,
-    Rollout,
-    RolloutNode,
-    RolloutNodeStatus,
-    RolloutStatus,
-)
+from fairnotice.model import Requester, Rollout, RolloutNode
+from fairnotice.words import Role, RolloutNodeStatus, RolloutStatus
 
 
 def start_rollout(draft: Draft, command: StartRollout) -> Accepted:

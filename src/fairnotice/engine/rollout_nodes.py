@@ -8,11 +8,10 @@ from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.evacuation import is_over
 from fairnotice.engine.transitions import ROLLOUT, ROLLOUT_NODE, Cause, move
-from fairnotice.model import (
+from fairnotice.model import Rollout, RolloutNode
+from fairnotice.words import (
     NodeHealth,
     OperationStatus,
-    Rollout,
-    RolloutNode,
     RolloutNodeStatus,
     RolloutStatus,
 )

@@ -16,7 +16,8 @@ from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.ending import consider_terminates, finish, scheduled_events
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
-from fairnotice.model import NodeHealth, Operation
+from fairnotice.model import Operation
+from fairnotice.words import NodeHealth
 
 
 def start_what_may(draft: Draft) -> None:

@@ -13,10 +13,7 @@ from fairnotice.engine.notice import Timing
 from fairnotice.model import (
     Endpoint,
     Event,
-    EventSource,
-    EventType,
     Impact,
-    ImpactKind,
     Life,
     Node,
     Operation,
@@ -28,6 +25,7 @@ from fairnotice.model import (
     Scope,
     Vm,
 )
+from fairnotice.words import EventSource, EventType, ImpactKind
 
 Key = TypeVar("Key")
 Names = tuple[str, ...]

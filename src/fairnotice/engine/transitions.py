@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from fairnotice.errors import IllegalTransition
-from fairnotice.model import (
+from fairnotice.words import (
     EventStatus,
     ImpactStatus,
     OperationStatus,

@@ -31,17 +31,14 @@ from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.placement import must_have_places
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.start import is_busy, queue
-from fairnotice.model import (
+from fairnotice.model import Operation, Request, Vm, scope_name
+from fairnotice.words import (
     EventSource,
-    Operation,
     OperationKind,
     Power,
     Priority,
-    Request,
     Role,
     ScopeKind,
-    Vm,
-    scope_name,
 )
 
 REMOVING = (OperationKind.DELETE, OperationKind.EVICTION)

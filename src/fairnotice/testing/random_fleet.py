@@ -3,7 +3,7 @@
 from random import Random
 
 from fairnotice.engine.commands import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
-from fairnotice.model import EventType, EvictionPolicy, Priority
+from fairnotice.words import EventType, EvictionPolicy, Priority
 
 VMS_MAX = 200
 NODES_MAX = 20

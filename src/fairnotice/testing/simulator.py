@@ -14,21 +14,18 @@ from fairnotice.engine import commands as ask
 from fairnotice.engine.commands import Command, Heard, SeenBy
 from fairnotice.engine.invariants import Violation, check_indexes
 from fairnotice.engine.kinds import ROLLED_OUT
-from fairnotice.model import (
-    Event,
-    Impact,
-    NodeHealth,
-    OperationKind,
-    Outcome,
-    Requester,
-    Risk,
-    Role,
-    RolloutStatus,
-    Window,
-)
+from fairnotice.model import Event, Impact, Requester, Window
 from fairnotice.testing.random_fleet import POLICIES, random_fleet
 from fairnotice.testing.stage import Stage
 from fairnotice.testing.witness import LawBroken, LawWitness
+from fairnotice.words import (
+    NodeHealth,
+    OperationKind,
+    Outcome,
+    Risk,
+    Role,
+    RolloutStatus,
+)
 
 STEPS = 500
 INDEXES_EVERY_STEPS = 50

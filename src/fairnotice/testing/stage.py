@@ -12,8 +12,9 @@ from typing import Protocol
 from fairnotice.engine import AZURE, Accepted, Decision, Fleet, Refusal, Timing, decide, document
 from fairnotice.engine.commands import Command, ReportOutcome, Restarted, Tick
 from fairnotice.engine.effects import AskOutcome, BeginImpact, Subject, WakeAt
-from fairnotice.model import Document, Impact, Moment, Outcome
+from fairnotice.model import Document, Impact, Moment
 from fairnotice.testing.manual_clock import DEFAULT_START, ManualClock
+from fairnotice.words import Outcome
 
 # More ticks than this at one instant, and the law asks to be woken for ever.
 TICKS_AT_ONCE_MAX = 1_000

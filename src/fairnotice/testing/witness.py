@@ -28,22 +28,15 @@ from fairnotice.engine.changes import (
 from fairnotice.engine.commands import Approve, Cancel, Command, ReportOutcome, ReportServed
 from fairnotice.engine.effects import BeginImpact
 from fairnotice.engine.invariants import Violation, check
-from fairnotice.model import (
-    Event,
+from fairnotice.model import Event, Impact, Moment, Node, Operation, Scope, Vm, Window
+from fairnotice.words import (
     EventStatus,
     EventType,
-    Impact,
     ImpactKind,
-    Moment,
-    Node,
     NodeState,
-    Operation,
     OperationKind,
     Outcome,
     Role,
-    Scope,
-    Vm,
-    Window,
 )
 
 Content = tuple[Any, ...]
