@@ -83,4 +83,4 @@ def test_tables_alone_keep_no_index_of_nodes():
     with pytest.raises(NotImplementedError):
         Tables().node_touched("node-0")
     with pytest.raises(NotImplementedError):
-        Tables().rollout_node_touched(RolloutNode("rollout", "node-0", 0), None)
+        Tables().rollout_node_touched(RolloutNode("rollout", "node-0", 0))

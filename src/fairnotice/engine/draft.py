@@ -136,11 +136,6 @@ class Draft(Tables):
         """Remember it: the fleet's own index of open nodes does not know of it yet."""
         self.touched_nodes[name] = None
 
-    def rollout_node_touched(
-        self,
-        before: RolloutNode | None,  # noqa: ARG002 - the fleet needs it
-        after: RolloutNode | None,
-    ) -> None:
+    def rollout_node_touched(self, row: RolloutNode) -> None:
         """Remember where it stands: the fleet's own indexes do not know of it yet."""
-        if after is not None:
-            self.newly_waiting.append(after)
+        self.newly_waiting.append(row)

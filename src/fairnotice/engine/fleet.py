@@ -72,21 +72,22 @@ class Fleet(Tables):
         else:
             self.open_nodes.pop(name, None)
 
-    def rollout_node_touched(self, before: RolloutNode | None, after: RolloutNode | None) -> None:
+    def rollout_node_touched(self, row: RolloutNode) -> None:
         """Keep `pending_nodes`, `parked_nodes` and `parked_scopes`."""
+        before = self.rollout_nodes.get((row.rollout, row.node))
         if before is not None and before.status is RolloutNodeStatus.PENDING:
             if before.waits_for:
                 _take_out(self.parked_nodes, before.waits_for, (before.rollout, before.node))
                 _take_out(self.parked_scopes, before.node, before.rollout)
             else:
                 _take_out(self.pending_nodes, before.rollout, before.node)
-        if after is not None and after.status is RolloutNodeStatus.PENDING:
-            if after.waits_for:
-                parked = self.parked_nodes.setdefault(after.waits_for, {})
-                parked[after.rollout, after.node] = None
-                self.parked_scopes.setdefault(after.node, {})[after.rollout] = after.waits_for
+        if row.status is RolloutNodeStatus.PENDING:
+            if row.waits_for:
+                parked = self.parked_nodes.setdefault(row.waits_for, {})
+                parked[row.rollout, row.node] = None
+                self.parked_scopes.setdefault(row.node, {})[row.rollout] = row.waits_for
             else:
-                self.pending_nodes.setdefault(after.rollout, {})[after.node] = None
+                self.pending_nodes.setdefault(row.rollout, {})[row.node] = None
 
 
 def _take_out(index: dict[str, dict[Key, Value]], key: str, member: Key) -> None:

@@ -127,10 +127,7 @@ class _Timeline:
 
     def _go_on(self) -> None:
         """Let time pass to the next end of a turn or of a recovery, and wake who waited for it."""
-        instants = [heap[0][0] for heap in (self.turns, self.recovered) if heap]
-        if not instants:
-            return
-        self.now = max(self.now, min(instants))
+        self.now = min(heap[0][0] for heap in (self.turns, self.recovered) if heap)
         while self.turns and self.turns[0].over_at <= self.now:
             self._end(heapq.heappop(self.turns))
         while self.recovered and self.recovered[0][0] <= self.now:

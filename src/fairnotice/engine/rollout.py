@@ -19,7 +19,7 @@ from fairnotice.engine.nodes import announce_on_node, vms_hit
 from fairnotice.engine.rollout_nodes import move_node, node_over
 from fairnotice.engine.transitions import Cause
 from fairnotice.model import Node, Rollout, RolloutNode, Vm
-from fairnotice.words import NodeHealth, OperationKind, RolloutNodeStatus, RolloutStatus
+from fairnotice.words import NodeHealth, OperationKind, RolloutStatus
 
 
 class Verdict(NamedTuple):
@@ -59,8 +59,6 @@ def _has_room(draft: Draft, rollout_id: str) -> bool:
 
 def _look_at_row(draft: Draft, row: RolloutNode) -> None:
     """Take the node, park it, or have done with it."""
-    if row.status is not RolloutNodeStatus.PENDING:
-        return
     rollout = draft.rollouts[row.rollout]
     verdict = look_at_node(draft, rollout, row.node)
     if verdict.cause is Cause.TAKEN and _has_room(draft, rollout.id):

@@ -84,8 +84,8 @@ class Tables:
         """Something that decides whether a VM may be put on this node may have changed."""
         raise NotImplementedError
 
-    def rollout_node_touched(self, before: RolloutNode | None, after: RolloutNode | None) -> None:
-        """A node's place in a rollout has changed."""
+    def rollout_node_touched(self, row: RolloutNode) -> None:
+        """A node's place in a rollout is about to change to this."""
         raise NotImplementedError
 
     def event_naming(self, vm: str) -> str | None:
@@ -309,7 +309,7 @@ def _drop_rollout(tables: Tables, rollout: Rollout) -> None:
 
 
 def _put_rollout_node(tables: Tables, row: RolloutNode) -> None:
-    tables.rollout_node_touched(tables.rollout_nodes.get((row.rollout, row.node)), row)
+    tables.rollout_node_touched(row)
     tables.rollout_nodes[row.rollout, row.node] = row
 
 
