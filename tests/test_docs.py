@@ -1,12 +1,17 @@
 """Pages that are generated say what the code says, or a test here fails."""
 
 from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from fairnotice.engine import transitions
 from fairnotice.engine.transitions import Cause
 from scripts import diagram
+
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 class Door(StrEnum):
@@ -108,3 +113,27 @@ def test_the_page_is_written_where_the_specification_links_to(tmp_path, monkeypa
 
     assert not is_stale(page.read_text("utf-8"))
     assert str(page) in capsys.readouterr().out
+
+
+# ---- README ----
+
+
+def readme_program() -> tuple[str, list[str]]:
+    """The program of "Try the law", and what its comments say that it prints."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    program = text.partition("```python\n")[2].partition("```")[0]
+    lines = program.splitlines()
+    printed = [
+        line.removeprefix("# ")
+        for before, line in pairwise(lines)
+        if before.startswith("print(") and line.startswith("# ")
+    ]
+    return program, printed
+
+
+def test_the_readme_prints_what_it_says(capsys):
+    """Whoever pastes the program of the README sees what the comments promise."""
+    program, promised = readme_program()
+    assert len(promised) == 3
+    exec(compile(program, "README.md", "exec"), {})  # noqa: S102 - it is our own page
+    assert capsys.readouterr().out.splitlines() == promised
