@@ -10,7 +10,6 @@ from fairnotice.engine import transitions
 from fairnotice.engine.transitions import Cause
 from scripts import diagram
 
-
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -179,7 +179,7 @@ def impact_on_an_unreachable_node(patch: Patch) -> None:
 
 def two_impacts_at_once(patch: Patch) -> None:
     """A due operation does not wait for its VMs."""
-    patch.setattr(start, "_may_start", start.is_due)
+    patch.setattr(start, "_is_held_back", lambda draft, operation: False)
 
 
 def monotonic_clock_ignored(patch: Patch) -> None:

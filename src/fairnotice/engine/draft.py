@@ -105,7 +105,7 @@ class Draft(Tables):
         if name not in _OVERLAID:
             raise AttributeError(name)
         overlay: Overlay[Any, Any] = Overlay(getattr(self.fleet, name))
-        setattr(self, name, overlay)
+        self.__dict__[name] = overlay
         return overlay
 
     def record(self, change: Change[Any]) -> None:

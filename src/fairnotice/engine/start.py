@@ -26,26 +26,35 @@ def start_what_may(draft: Draft) -> None:
         operations = [draft.operations[name] for name in draft.candidates]
         draft.candidates.clear()
         waiting = [operation for operation in operations if operation.pending]
-        waiting.sort(key=lambda operation: (due_at(draft, operation), operation.revision))
+        if len(waiting) > 1:
+            waiting.sort(key=lambda operation: (due_at(draft, operation), operation.revision))
         for operation in waiting:
             _start_or_stand_aside(draft, operation)
 
 
 def _start_or_stand_aside(draft: Draft, operation: Operation) -> None:
-    if _may_start(draft, operation):
+    if not is_due(draft, operation):
+        _let_others_pass(draft, operation)
+    elif _is_held_back(draft, operation):
+        _wake_at_closing(draft, operation)
+    else:
         start(draft, operation)
-    elif not is_due(draft, operation) and operation.id not in draft.stood_aside:
-        # Whoever queued behind it need not wait for one that is not, or no longer, due.
+
+
+def _let_others_pass(draft: Draft, operation: Operation) -> None:
+    """Whoever queued behind it need not wait for one that is not, or no longer, due."""
+    if operation.id not in draft.stood_aside:
         draft.stood_aside.add(operation.id)
         for name in operation.vms:
-            draft.consider(draft.operations_on_vm[name])
+            behind = draft.operations_on_vm[name]
+            draft.consider(other for other in behind if other != operation.id)
 
 
 def due_at(draft: Draft, operation: Operation) -> datetime:
     """When each of its events is approved, past NotBefore, or gone; without any, when asked."""
     events = [draft.events[event] for event in operation.events]
     cleared = [cleared_at(draft, event) for event in events]
-    if not any(event.scheduled for event in events):
+    if not [event for event in events if event.scheduled]:
         # What was asked was asked, also where the clock has gone back since (rule 25).
         cleared.append(operation.asked_not_before or min(operation.asked_at, draft.now))
     return max(cleared)
@@ -76,23 +85,16 @@ def _is_held(draft: Draft, operation: Operation) -> bool:
     return is_held_by_another(draft, operation)
 
 
-def _may_start(draft: Draft, operation: Operation) -> bool:
-    if not is_due(draft, operation):
-        return False
-    if _is_held_back(draft, operation):
-        _wake_at_closing(draft, operation)
-        return False
-    return True
-
-
 def _is_held_back(draft: Draft, operation: Operation) -> bool:
     """Whether one of its VMs is busy, out of reach, or somebody else's first."""
     turn = (due_at(draft, operation), operation.revision)
-    return any(
-        is_busy(draft, name)
-        or any((due_at(draft, other), other.revision) < turn for other in queue(draft, name))
-        for name in operation.vms
-    )
+    for name in operation.vms:
+        if is_busy(draft, name):
+            return True
+        for other in queue(draft, name, besides=operation.id):
+            if (due_at(draft, other), other.revision) < turn:
+                return True
+    return False
 
 
 def is_busy(draft: Draft, name: str) -> bool:
@@ -100,12 +102,13 @@ def is_busy(draft: Draft, name: str) -> bool:
     return name in draft.impact_on_vm or _is_unreachable(draft, name)
 
 
-def queue(draft: Draft, name: str) -> Iterator[Operation]:
+def queue(draft: Draft, name: str, besides: str = "") -> Iterator[Operation]:
     """The operations on a VM that are due and have not started."""
     for other_id in draft.operations_on_vm.get(name, ()):
-        other = draft.operations[other_id]
-        if other.pending and is_due(draft, other):
-            yield other
+        if other_id != besides:
+            other = draft.operations[other_id]
+            if other.pending and is_due(draft, other):
+                yield other
 
 
 def _wake_at_closing(draft: Draft, operation: Operation) -> None:

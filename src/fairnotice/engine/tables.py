@@ -206,7 +206,7 @@ def _unconfirmed_of_event(event: Event | None) -> Names:
 
 
 def _target_of_impact(impact: Impact | None) -> Names:
-    if impact is None or not impact.live or impact.target is None or impact.kind not in MOVING:
+    if impact is None or not impact.live or impact.target is None:
         return ()
     return (impact.target,)
 
@@ -252,9 +252,11 @@ def _put_operation(tables: Tables, operation: Operation) -> None:
 def _put_event(tables: Tables, event: Event) -> None:
     before = tables.events.get(event.id)
     tables.events[event.id] = event
-    _follow(tables.events_in_scope, event.id, _scope_of_event(before), _scope_of_event(event))
+    if before is None or before.visible != event.visible:
+        _follow(tables.events_in_scope, event.id, _scope_of_event(before), _scope_of_event(event))
     nodes_before, nodes_after = _unconfirmed_of_event(before), _unconfirmed_of_event(event)
-    _follow(tables.unconfirmed_on_node, event.id, nodes_before, nodes_after)
+    if nodes_before != nodes_after:
+        _follow(tables.unconfirmed_on_node, event.id, nodes_before, nodes_after)
     waited = before is not None and before.scheduled
     if event.type is EventType.TERMINATE and waited != event.scheduled:
         change = _join if event.scheduled else _part
@@ -268,6 +270,8 @@ def _put_impact(tables: Tables, impact: Impact) -> None:
         tables.impact_on_vm[impact.vm] = impact.key
     elif tables.impact_on_vm.get(impact.vm) == impact.key:
         del tables.impact_on_vm[impact.vm]
+    if impact.kind not in MOVING:
+        return
     targets_before, targets_after = _target_of_impact(before), _target_of_impact(impact)
     _follow(tables.arriving_on_node, impact.vm, targets_before, targets_after)
     for node in {*targets_before, *targets_after}:
