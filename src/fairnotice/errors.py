@@ -5,7 +5,8 @@
     │   ├── IllegalTransition   a change of status that is not a row of engine/transitions.py
     │   └── ClockWentBack       `now` was earlier than the last record (rule 25)
     └── UsageError            the caller's fault: what was given cannot mean anything
-        └── UnknownName         a name that nobody has
+        ├── UnknownName         a name that nobody has
+        └── BadBody             what a client sent is not what the wire asks for
 
 A command that the law forbids is no exception: `decide` returns a Refusal for it.
 """
@@ -33,3 +34,7 @@ class UsageError(FairnoticeError):
 
 class UnknownName(UsageError):
     """Nobody has this name."""
+
+
+class BadBody(UsageError):
+    """What a client sent is not what the wire asks for; the message goes into the 400."""
