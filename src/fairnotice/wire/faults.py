@@ -115,6 +115,10 @@ NO_APPROVALS_NOW = _body(
     "Service unavailable. The approval could not be recorded; "
     "send it again after as many seconds as Retry-After says"
 )
+NOT_READY = _body(
+    "Service unavailable. Nothing is known of this VM yet; "
+    "ask again after as many seconds as Retry-After says"
+)
 
 
 def _cut(text: str) -> str:
