@@ -90,8 +90,8 @@ def facts_of(
         # A VM in no set has no update domain; Azure says 0, and clients read a number.
         update_domain=str(vm.update_domain or 0),
         fault_domain=str(node.fault_domain if node else 0),
-        priority=vm.priority,
-        eviction_policy=vm.eviction_policy if vm.priority is Priority.SPOT else "",
+        priority=str(vm.priority),
+        eviction_policy=str(vm.eviction_policy) if vm.priority is Priority.SPOT else "",
         scale_set=scope.of if in_scale_set else "",
         placement_group_id=group_id if in_scale_set else "",
         zone=vm.zone or "",
