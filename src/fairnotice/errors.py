@@ -4,6 +4,7 @@
     ├── LawError              our own fault: the engine was led where the law has no way
     │   ├── IllegalTransition   a change of status that is not a row of engine/transitions.py
     │   └── ClockWentBack       `now` was earlier than the last record (rule 25)
+    ├── Unavailable           nobody's fault: it cannot be done now, and may be later
     └── UsageError            the caller's fault: what was given cannot mean anything
         ├── UnknownName         a name that nobody has
         └── BadBody             what a client sent is not what the wire asks for
@@ -26,6 +27,10 @@ class IllegalTransition(LawError):
 
 class ClockWentBack(LawError):
     """The law was given a `now` before its last record, without a restart in between."""
+
+
+class Unavailable(FairnoticeError):
+    """It cannot be done now; the same call may succeed later."""
 
 
 class UsageError(FairnoticeError):

@@ -1,0 +1,202 @@
+"""Ready bytes: what every VM would be answered, rendered when it changes and never when asked.
+
+The board knows nothing of the law. Whoever feeds it says which VMs there are and publishes a
+scope's document; readers hold on to pages, not to documents.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from fairnotice.metadata.replies import Reply, reply
+from fairnotice.model import Document, Scope
+from fairnotice.wire.document import render_all
+from fairnotice.wire.instance import Facts
+from fairnotice.wire.versions import SCHEDULED_EVENTS
+from fairnotice.words import EventType, ScopeKind
+
+# Documents that are shared: by (cloud service or not, enablings, incarnation). Bounded by use.
+_SHARED_MAX = 1_024
+
+_HIDDEN_UNTIL = {
+    EventType.PREEMPT: SCHEDULED_EVENTS.index("2017-11-01"),
+    EventType.TERMINATE: SCHEDULED_EVENTS.index("2019-01-01"),
+}
+
+
+class Answer(NamedTuple):
+    """A document in one api-version: the 200, the 304, and which events it shows."""
+
+    full: Reply
+    unchanged: Reply
+    etag: bytes
+    events: frozenset[str]
+
+
+class Waiter(Protocol):
+    """A reader whose answer is held until the page changes."""
+
+    def page_changed(self) -> None:
+        """The page it waits for has a new document."""
+
+
+class Page:
+    """What the VMs of one scope read now."""
+
+    __slots__ = ("answers", "asked_at", "enabled", "heard_at", "kind", "name", "waiters")
+
+    def __init__(self, name: str, kind: ScopeKind, answers: tuple[Answer, ...]) -> None:
+        self.name = name
+        self.kind = kind
+        self.answers = answers
+        self.enabled = False
+        # Monotonic seconds: the last request that counts, and the last that was reported.
+        self.asked_at = 0.0
+        self.heard_at = 0.0
+        self.waiters: set[Waiter] | None = None
+
+
+class Caller:
+    """A VM as the endpoint knows it."""
+
+    __slots__ = ("addresses", "busy_until", "facts", "name", "page", "seen", "served")
+
+    def __init__(self, name: str, page: Page, facts: Facts | None = None) -> None:
+        self.name = name
+        self.page = page
+        self.facts = facts
+        # The (listener, address) pairs it is known by.
+        self.addresses: tuple[tuple[str, str], ...] = ()
+        # Rate: the instant at which its requests so far would have been due, evenly spaced.
+        self.busy_until = 0.0
+        # The last answer it was served, and the events it has seen of those still shown.
+        self.served: Answer | None = None
+        self.seen: frozenset[str] = frozenset()
+
+
+class FirstSeen(NamedTuple):
+    """A VM was shown an event for the first time."""
+
+    event: str
+    vm: str
+    at: datetime
+
+
+class Board:
+    """All pages and all callers of one endpoint."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Page] = {}
+        self.callers: dict[str, Caller] = {}
+        # Which VM asks: by the listener's name, then by address.
+        self.addresses: dict[str, dict[str, Caller]] = {}
+        self.published_count = 0
+        self._shared: dict[tuple[bool, int, int], tuple[Answer, ...]] = {}
+        self._first_seen: list[FirstSeen] = []
+
+    # ---- Feeding ----
+
+    def publish(self, scope: Scope, document: Document) -> None:
+        """Render a scope's document, and wake those who wait for it."""
+        page = self.pages.get(scope.name)
+        answers = self._render(scope, document)
+        if page is None:
+            page = self.pages[scope.name] = Page(scope.name, scope.kind, answers)
+        changed = page.answers[0].etag != answers[0].etag
+        page.answers = answers
+        page.enabled = scope.enabled
+        self.published_count += 1
+        if changed and page.waiters:
+            waiters, page.waiters = page.waiters, None
+            for waiter in waiters:
+                waiter.page_changed()
+
+    def remove_page(self, name: str) -> None:
+        """Forget a scope."""
+        self.pages.pop(name, None)
+
+    def put_caller(
+        self, name: str, scope: str, addresses: Iterable[str], *, listener: str = ""
+    ) -> Caller:
+        """A VM of a published scope, known by these addresses on this listener."""
+        caller = self.callers.get(name)
+        if caller is None:
+            caller = self.callers[name] = Caller(name, self.pages[scope])
+        else:
+            self._forget_addresses(caller)
+        caller.page = self.pages[scope]
+        caller.addresses = tuple((listener, address) for address in addresses)
+        table = self.addresses.setdefault(listener, {})
+        for _, address in caller.addresses:
+            table[address] = caller
+        return caller
+
+    def remove_caller(self, name: str) -> None:
+        """Forget a VM."""
+        caller = self.callers.pop(name, None)
+        if caller is not None:
+            self._forget_addresses(caller)
+
+    def _forget_addresses(self, caller: Caller) -> None:
+        for listener, address in caller.addresses:
+            if self.addresses[listener].get(address) is caller:
+                del self.addresses[listener][address]
+
+    # ---- Rendering ----
+
+    def _render(self, scope: Scope, document: Document) -> tuple[Answer, ...]:
+        """The answers in all api-versions; empty documents are shared."""
+        # A scope that nobody has enabled yet is shown as it will be if nothing is pending.
+        enablings = scope.enablings + (not scope.enabled)
+        if document.events:
+            return tuple(_answers(scope.kind, document, enablings))
+        key = (scope.kind is ScopeKind.CLOUD_SERVICE, enablings, document.incarnation)
+        answers = self._shared.get(key)
+        if answers is None:
+            if len(self._shared) >= _SHARED_MAX:
+                self._shared.clear()
+            answers = self._shared[key] = tuple(_answers(scope.kind, document, enablings))
+        return answers
+
+    # ---- First seen ----
+
+    def note(self, caller: Caller, answer: Answer, at: datetime) -> None:
+        """The VM is served another answer than last time: gather what is new to it."""
+        caller.served = answer
+        for event in answer.events - caller.seen:
+            self._first_seen.append(FirstSeen(event, caller.name, at))
+        # What a newer api-version showed stays seen as long as it is shown in any.
+        shown = caller.page.answers[-1].events
+        caller.seen = (caller.seen | answer.events) & shown if shown else frozenset()
+
+    def take_first_seen(self) -> list[FirstSeen]:
+        """What was gathered since the last time; it is handed on in batches."""
+        gathered, self._first_seen = self._first_seen, []
+        return gathered
+
+    def give_back(self, gathered: list[FirstSeen]) -> None:
+        """The batch could not be handed on: keep it for the next."""
+        self._first_seen[:0] = gathered
+
+    def take_heard(self, every_seconds: float) -> list[str]:
+        """Scopes that asked since they were last reported so long ago."""
+        heard = []
+        for page in self.pages.values():
+            if page.enabled and page.asked_at - page.heard_at >= every_seconds:
+                page.heard_at = page.asked_at
+                heard.append(page.name)
+        return heard
+
+
+def _answers(kind: ScopeKind, document: Document, enablings: int) -> Iterator[Answer]:
+    # It never repeats over a disable and enable: the number of enablings only grows.
+    etag = b'"%d-%d"' % (enablings, document.incarnation)
+    header = b"ETag: %s\r\n" % etag
+    unchanged = reply(304, headers=header)
+    bodies = render_all(document, kind)
+    for index, version in enumerate(SCHEDULED_EVENTS):
+        full = reply(200, bodies[version], headers=header)
+        events = frozenset(
+            event.id for event in document.events if index >= _HIDDEN_UNTIL.get(event.type, 0)
+        )
+        yield Answer(full, unchanged, etag.strip(b'"'), events)

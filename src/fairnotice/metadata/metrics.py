@@ -1,0 +1,59 @@
+"""What the endpoint tells Prometheus: gathered where it happens, added up when somebody asks."""
+
+from collections.abc import Iterable, Iterator
+
+from fairnotice.metadata.worker import Worker
+from fairnotice.wire.versions import SCHEDULED_EVENTS
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Sample = tuple[dict[str, str], float]
+
+
+def exposition(worker: Worker) -> str:
+    """All metrics of one endpoint process, in Prometheus' text format."""
+    lines: list[str] = []
+    for name, kind, meaning, samples in _metrics(worker):
+        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
+        lines += [_line(name, labels, value) for labels, value in samples]
+    return "\n".join(lines) + "\n"
+
+
+def _metrics(worker: Worker) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
+    board = worker.board
+    yield (
+        "fairnotice_metadata_requests_total",
+        "counter",
+        "Answered requests by status and api-version.",
+        _requests(worker),
+    )
+    for name, kind, meaning, value in (
+        ("documents_published_total", "counter", "Documents rendered.", board.published_count),
+        ("polls_per_second", "gauge", "Polls in the last second.", worker.polls_per_second),
+        ("vms", "gauge", "VMs on the board.", len(board.callers)),
+        ("vms_seen", "gauge", "VMs that asked within the last minute.", _seen_lately(worker)),
+        ("held_waits", "gauge", "Answers held until a document changes.", worker.held_count),
+        ("connections", "gauge", "Open connections.", len(worker.connections)),
+        ("unreported_scopes", "gauge", "Scopes served unrecorded.", len(worker.unreported)),
+    ):
+        yield f"fairnotice_metadata_{name}", kind, meaning, (({}, value),)
+
+
+def _requests(worker: Worker) -> Iterator[Sample]:
+    counts = dict(worker.answers)
+    for version, polls in zip(SCHEDULED_EVENTS, worker.polls, strict=True):
+        if polls:
+            counts[200, version] = counts.get((200, version), 0) + polls
+    for (status, version), count in sorted(counts.items()):
+        yield {"status": str(status), "api_version": version}, count
+
+
+def _seen_lately(worker: Worker) -> int:
+    """A VM's rate is reckoned to just after its last request, so that says when it was."""
+    since = worker.monotonic() - 60.0
+    return sum(caller.busy_until > since for caller in worker.board.callers.values())
+
+
+def _line(name: str, labels: dict[str, str], value: float) -> str:
+    inside = ",".join(f'{label}="{text}"' for label, text in labels.items())
+    return f"{name}{{{inside}}} {value:g}" if inside else f"{name} {value:g}"

@@ -1,0 +1,31 @@
+"""How often one VM may ask: evenly spaced, with a burst, counted in one number per VM."""
+
+from typing import NamedTuple
+
+from fairnotice.metadata.board import Caller
+
+
+class Rate(NamedTuple):
+    """At most so many requests a second in the long run, and so many at once."""
+
+    interval_seconds: float
+    burst_seconds: float
+
+
+def rate_of(per_second: float, burst: int) -> Rate:
+    """A rate in the words of the settings."""
+    return Rate(1 / per_second, burst / per_second)
+
+
+# WIRE.md: Azure's limit. The count is per process.
+DEFAULT = rate_of(per_second=5, burst=10)
+
+
+def admit(caller: Caller, now: float, rate: Rate) -> bool:
+    """Count a request, and say whether it was within the rate."""
+    busy_until = caller.busy_until
+    busy_until = (max(now, busy_until)) + rate.interval_seconds
+    if busy_until - now > rate.burst_seconds + 1e-9:
+        return False
+    caller.busy_until = busy_until
+    return True

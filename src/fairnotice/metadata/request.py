@@ -1,0 +1,206 @@
+"""What a request asks for, decided once: the same bytes are the same request.
+
+Everything that follows from the request alone is decided here, in the order of checks of the
+wire: readable HTTP, path, method, X-Forwarded-For, Origin; then, after it is known who asks and
+whether he asks too often, the Metadata header, the api-version and the format.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+from urllib.parse import unquote, unquote_plus
+
+from fairnotice.metadata.replies import Reply, reply
+from fairnotice.wire import faults, versions
+
+WAIT_SECONDS_MAX = 60
+
+_ROOT = "metadata"
+
+
+class Target(IntEnum):
+    """What is asked for."""
+
+    NOTHING = 0
+    EVENTS = 1
+    INSTANCE = 2
+    VERSIONS = 3
+
+
+class Raw(NamedTuple):
+    """A request as it was read: names of headers in lower case."""
+
+    method: str
+    target: str
+    headers: tuple[tuple[bytes, bytes], ...]
+    # HTTP/1.1 keeps a connection unless told otherwise, HTTP/1.0 the other way round.
+    keeps_alive: bool = True
+    old_http: bool = False
+
+
+class Request(NamedTuple):
+    """A request that is understood."""
+
+    target: Target
+    post: bool = False
+    # What is wrong with it: answered before, and after, it is known who asks.
+    early: Reply | None = None
+    late: Reply | None = None
+    # The position of its api-version among those of scheduled events.
+    version: int = 0
+    api_version: str = ""
+    etag: bytes | None = None
+    wait_seconds: int = 0
+    close: bool = False
+    kept: bool = False
+    # The NAME of /vm/NAME, and the rest of an instance path.
+    name: str | None = None
+    path: tuple[str, ...] = ()
+    text: bool = False
+    # A poll like nearly all: GET of the document, nothing wrong with it, no condition.
+    plain: bool = False
+
+
+# Answers that are the same for everybody.
+FORWARDED = reply(400, faults.FORWARDED)
+ORIGIN = reply(403, faults.ORIGIN)
+NOT_FOUND = reply(404, faults.NOT_FOUND)
+METADATA_HEADER = reply(400, faults.METADATA_HEADER)
+API_VERSION = reply(400, faults.API_VERSION)
+INSTANCE_API_VERSION = reply(400, faults.INSTANCE_API_VERSION)
+DUPLICATE_PARAMETER = reply(400, faults.DUPLICATE_PARAMETER)
+FORMAT = reply(400, faults.FORMAT)
+GET_ONLY = reply(405, faults.method_not_allowed("GET"), headers=b"Allow: GET\r\n")
+GET_AND_POST = reply(405, faults.method_not_allowed("GET, POST"), headers=b"Allow: GET, POST\r\n")
+
+
+def understand(raw: Raw) -> Request:
+    """Decide all of a request that follows from the request alone."""
+    path, _, query = _origin_form(raw.target).partition("?")
+    segments = [unquote(segment) for segment in path.split("/") if segment]
+    name = None
+    if len(segments) > 1 and segments[0].lower() == "vm":
+        name, segments = segments[1], segments[2:]
+    target, rest = _target(segments)
+    headers = dict(raw.headers)
+    request = Request(
+        target,
+        post=raw.method == "POST",
+        close=not raw.keeps_alive,
+        kept=raw.old_http and raw.keeps_alive,
+        name=name,
+        path=rest,
+    )
+    early = _early(target, raw.method, headers)
+    if early is not None:
+        return request._replace(early=early)
+    return _with_parameters(request, query, headers)
+
+
+def _origin_form(target: str) -> str:
+    """The path and query, also of an absolute-form target [clients behind http_proxy]."""
+    scheme, separator, rest = target.partition("://")
+    if separator and scheme.lower() in ("http", "https"):
+        return "/" + rest.partition("/")[2]
+    return target
+
+
+def _target(segments: list[str]) -> tuple[Target, tuple[str, ...]]:
+    """Paths are compared without case, with or without a trailing slash."""
+    lower = [segment.lower() for segment in segments]
+    if lower[:1] != [_ROOT]:
+        return Target.NOTHING, ()
+    if lower[1:] == ["scheduledevents"]:
+        return Target.EVENTS, ()
+    if lower[1:] == ["versions"]:
+        return Target.VERSIONS, ()
+    if lower[1:2] == ["instance"]:
+        return Target.INSTANCE, tuple(segments[2:])
+    return Target.NOTHING, ()
+
+
+def _early(target: Target, method: str, headers: dict[bytes, bytes]) -> Reply | None:
+    if target is Target.NOTHING:
+        return NOT_FOUND
+    if method != "GET" and not (method == "POST" and target is Target.EVENTS):
+        return GET_AND_POST if target is Target.EVENTS else GET_ONLY
+    if b"x-forwarded-for" in headers:
+        return FORWARDED
+    if b"origin" in headers:
+        return ORIGIN
+    return None
+
+
+def _with_parameters(request: Request, query: str, headers: dict[bytes, bytes]) -> Request:
+    parameters = _parameters(query)
+    version = None if parameters is None else parameters.get("api-version")
+    late = _late(request.target, version, parameters, headers)
+    if late is not None:
+        return request._replace(late=late)
+    etag = headers.get(b"if-none-match")
+    served = version in versions.SCHEDULED_EVENTS
+    plain = request.target is Target.EVENTS and not request.post and etag is None
+    return request._replace(
+        version=versions.SCHEDULED_EVENTS.index(version) if version and served else 0,
+        api_version=version or "",
+        etag=None if etag is None or request.post else _bare_etag(etag),
+        wait_seconds=_wait_seconds(headers.get(b"prefer", b"")),
+        text=(parameters or {}).get("format", "").lower() == "text",
+        plain=plain and request.name is None and not request.kept,
+    )
+
+
+def _parameters(query: str) -> dict[str, str] | None:
+    """The query's parameters by name in lower case; None where one is given twice."""
+    parameters: dict[str, str] = {}
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        name = unquote_plus(name).lower()
+        if name in parameters:
+            return None
+        if name:
+            parameters[name] = unquote_plus(value)
+    return parameters
+
+
+def _late(
+    target: Target,
+    version: str | None,
+    parameters: dict[str, str] | None,
+    headers: dict[bytes, bytes],
+) -> Reply | None:
+    asked_as_vm = headers.get(b"metadata", b"").strip().lower() == b"true"
+    # Only the oldest version is answered without the header, as it was on Azure.
+    if not asked_as_vm and not (
+        target is Target.EVENTS and version == versions.SCHEDULED_EVENTS[0]
+    ):
+        return METADATA_HEADER
+    if parameters is None:
+        return DUPLICATE_PARAMETER
+    if target is Target.VERSIONS:
+        return None
+    if target is Target.EVENTS:
+        verdict = versions.verdict(version)
+        if verdict is versions.Verdict.NOT_THERE:
+            return reply(404, faults.version_not_there(version or ""))
+        return None if verdict is versions.Verdict.SERVED else API_VERSION
+    if versions.instance_verdict(version) is not versions.Verdict.SERVED:
+        return INSTANCE_API_VERSION
+    return None if parameters.get("format", "json").lower() in ("json", "text") else FORMAT
+
+
+def _bare_etag(value: bytes) -> bytes:
+    """An ETag is accepted back quoted, unquoted or weak [Azure's Node sample]."""
+    value = value.strip()
+    if value[:2] in (b"W/", b"w/"):
+        value = value[2:]
+    return value.strip(b'"')
+
+
+def _wait_seconds(prefer: bytes) -> int:
+    """N of `Prefer: wait=N` (RFC 7240), at most 60; 0 where it is not asked for."""
+    for preference in prefer.split(b","):
+        name, _, value = preference.partition(b";")[0].partition(b"=")
+        number = value.strip().strip(b'"')
+        if name.strip().lower() == b"wait" and number.isdigit():
+            return min(int(number[:9]), WAIT_SECONDS_MAX)
+    return 0

@@ -1,0 +1,57 @@
+"""`respond`: from a request and who asks to the answer. It reads the board and changes nothing."""
+
+from enum import Enum
+
+from fairnotice.metadata.board import Caller
+from fairnotice.metadata.replies import JSON, OK, TEXT, Reply, reply
+from fairnotice.metadata.request import Request, Target
+from fairnotice.wire import faults, instance, versions
+
+VERSIONS = reply(200, versions.versions_document())
+# At five requests a second the next one is never further away than that.
+TOO_MANY = reply(429, faults.TOO_MANY, headers=b"Retry-After: 1\r\n")
+NO_FACTS = reply(503, faults.NO_APPROVALS_NOW, headers=b"Retry-After: 1\r\n")
+
+
+class Later(Enum):
+    """What has to happen before a request can be answered."""
+
+    ENABLE = "the scope is enabled first"
+    HOLD = "the document changes, or the wait is over"
+    APPROVE = "the approval is durable"
+
+
+def respond(request: Request, caller: Caller, *, limited: bool) -> Reply | Later:
+    """The answer to a VM that is known; `limited` where it has asked too often."""
+    if request.early is not None:
+        return request.early
+    if limited and not request.post:
+        return TOO_MANY
+    if request.late is not None:
+        return request.late
+    if request.target is Target.EVENTS:
+        return _events(request, caller)
+    if request.target is Target.VERSIONS:
+        return VERSIONS
+    return _instance(request, caller)
+
+
+def _events(request: Request, caller: Caller) -> Reply | Later:
+    if request.post:
+        return Later.APPROVE
+    page = caller.page
+    if not page.enabled:
+        return Later.ENABLE
+    answer = page.answers[request.version]
+    if request.etag is None or request.etag != answer.etag:
+        return answer.full
+    return Later.HOLD if request.wait_seconds else answer.unchanged
+
+
+def _instance(request: Request, caller: Caller) -> Reply:
+    if caller.facts is None:
+        return NO_FACTS
+    status, body = instance.answer(
+        caller.facts, request.path, request.api_version, text=request.text
+    )
+    return reply(status, body, content_type=TEXT if request.text and status == OK else JSON)

@@ -1,0 +1,120 @@
+"""A stage whose documents are served: the law in memory behind a real metadata endpoint."""
+
+from typing import Any
+
+from fairnotice.clock import Clock, SystemClock
+from fairnotice.engine import AZURE, Decision, Refusal, Timing, document
+from fairnotice.engine.changes import Change, Removal
+from fairnotice.engine.commands import Approve, Command, Heard, ReportServed, SeenBy
+from fairnotice.engine.fleet import Fleet
+from fairnotice.errors import Unavailable
+from fairnotice.metadata.board import Board
+from fairnotice.metadata.rate import DEFAULT, Rate
+from fairnotice.metadata.worker import Limits, Worker
+from fairnotice.model import Node, Requester, Scope, Vm
+from fairnotice.testing.stage import Stage
+from fairnotice.wire.instance import facts_of
+from fairnotice.words import Role
+
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
+LOCATION = "local"
+
+
+class LiveStage(Stage):
+    """Every commit is on the board before anybody is answered."""
+
+    def __init__(self, timing: Timing = AZURE) -> None:
+        super().__init__(timing)
+        self.board = Board()
+        # A test may take the control plane away.
+        self.away = False
+
+    def ask(self, command: Command) -> Decision | Refusal:
+        """Carry a command out, and publish what it changed."""
+        decision = super().ask(command)
+        if isinstance(decision, Decision):
+            publish(self.board, self.fleet, decision.changes)
+        return decision
+
+    def worker(
+        self,
+        clock: Clock | None = None,
+        *,
+        rate_limit: Rate | None = DEFAULT,
+        limits: Limits | None = None,
+        first_answer_delay_seconds: float = 0.0,
+    ) -> Worker:
+        """An endpoint process for this stage; the stage's own clock shows in Date if given."""
+        return Worker(
+            self.board,
+            clock or SystemClock(),
+            self._approve,
+            self._enable,
+            rate_limit=rate_limit,
+            limits=limits,
+            first_answer_delay_seconds=first_answer_delay_seconds,
+        )
+
+    async def _enable(self, scope: str) -> None:
+        self._must_be_there()
+        self.tell(ReportServed(heard=(Heard(scope, self.clock.wall()),)))
+
+    async def _approve(self, vm: str, events: tuple[str, ...]) -> tuple[str, ...]:
+        self._must_be_there()
+        decision = self.ask(Approve(events=events, by=Requester(vm, Role.VM)))
+        if isinstance(decision, Refusal):
+            scope = self.fleet.vms[vm].scope
+            known = self.fleet.events
+            return tuple(
+                event
+                for event in events
+                if event.upper() not in known or known[event.upper()].scope != scope
+            )
+        self.tick()
+        return ()
+
+    def _must_be_there(self) -> None:
+        if self.away:
+            raise Unavailable("the control plane is away")
+
+    def report_served(self, heard_every_seconds: float = 3600.0) -> None:
+        """Hand on what the endpoint has gathered, as a batch."""
+        now = self.clock.wall()
+        seen = tuple(SeenBy(*first) for first in self.board.take_first_seen())
+        heard = tuple(Heard(scope, now) for scope in self.board.take_heard(heard_every_seconds))
+        if seen or heard:
+            self.tell(ReportServed(heard=heard, seen=seen))
+
+
+def publish(board: Board, fleet: Fleet, changes: tuple[Change[Any], ...]) -> None:
+    """Put on the board what these changes, already applied, have made different."""
+    scopes: dict[str, None] = {}
+    vms: dict[str, None] = {}
+    for change in changes:
+        row = change.row
+        if isinstance(row, Scope):
+            if isinstance(change, Removal):
+                board.remove_page(row.name)
+            else:
+                scopes[row.name] = None
+        elif isinstance(row, Vm):
+            vms[row.name] = None
+        elif isinstance(row, Node):
+            vms |= dict.fromkeys(fleet.vms_on_node.get(row.name, ()))
+    for name in scopes:
+        if name in fleet.scopes:
+            board.publish(fleet.scopes[name], document(fleet, name))
+    for name in vms:
+        vm = fleet.vms.get(name)
+        if vm is None:
+            board.remove_caller(name)
+        else:
+            _put_caller(board, fleet, vm)
+
+
+def _put_caller(board: Board, fleet: Fleet, vm: Vm) -> None:
+    caller = board.put_caller(vm.name, vm.scope, vm.addresses)
+    node = None if vm.node is None else fleet.nodes[vm.node]
+    caller.facts = facts_of(
+        vm, node, fleet.scopes[vm.scope], subscription_id=SUBSCRIPTION, location=LOCATION
+    )
