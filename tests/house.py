@@ -73,11 +73,13 @@ IMPURE_CALLS = frozenset({"uuid.uuid1", "uuid.uuid4"})
 IMPURE_BUILTINS = frozenset({"breakpoint", "eval", "exec", "input", "open", "print"})
 
 # Rooms with walls of their own: what of fairnotice each may import, besides itself.
-_GUEST_ROOMS = frozenset({"client", "agent", "wire", "model", "words", "errors", "clock"})
+_GUEST_ROOMS = frozenset(
+    {"client", "agent", "wire", "model", "words", "errors", "clock", "__version__"}
+)
 WALLS = {
     "client": _GUEST_ROOMS - {"agent"},
     "agent": _GUEST_ROOMS,
-    "metadata": frozenset({"wire", "model", "words", "errors", "clock"}),
+    "metadata": frozenset({"wire", "model", "words", "errors", "clock", "__version__"}),
 }
 # Rooms that run on the standard library alone: the pure ones, and what is installed in a VM.
 STANDARD_LIBRARY_ROOMS = PURE_ROOMS | {"clock", "client", "agent"}

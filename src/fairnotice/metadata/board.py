@@ -102,6 +102,8 @@ class Board:
         answers = self._render(scope, document)
         if page is None:
             page = self.pages[scope.name] = Page(scope.name, scope.kind, answers)
+        if scope.enabled and not page.enabled:
+            page.heard_at = page.asked_at
         changed = page.answers[0].etag != answers[0].etag
         page.answers = answers
         page.enabled = scope.enabled
@@ -136,6 +138,8 @@ class Board:
         caller = self.callers.pop(name, None)
         if caller is not None:
             self._forget_addresses(caller)
+            # Connections that are still open find nothing here, and ask again who they are.
+            caller.page = Page("", ScopeKind.STANDALONE, ())
 
     def _forget_addresses(self, caller: Caller) -> None:
         for listener, address in caller.addresses:
@@ -178,13 +182,13 @@ class Board:
         """The batch could not be handed on: keep it for the next."""
         self._first_seen[:0] = gathered
 
-    def take_heard(self, every_seconds: float) -> list[str]:
-        """Scopes that asked since they were last reported so long ago."""
+    def take_heard(self, every_seconds: float) -> list[tuple[str, float]]:
+        """Scopes that asked so long after they were last reported, and when, monotonic."""
         heard = []
         for page in self.pages.values():
             if page.enabled and page.asked_at - page.heard_at >= every_seconds:
                 page.heard_at = page.asked_at
-                heard.append(page.name)
+                heard.append((page.name, page.asked_at))
         return heard
 
 

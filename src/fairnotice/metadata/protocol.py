@@ -32,6 +32,8 @@ TIMED_OUT = reply(408, faults.TIMED_OUT)
 APPROVED = reply(200)
 NO_APPROVALS_NOW = reply(503, faults.NO_APPROVALS_NOW, headers=b"Retry-After: 5\r\n")
 
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
 _NEVER = math.inf
 
 
@@ -60,8 +62,9 @@ class Connection(asyncio.Protocol):
         self._head_complete = False
         self._body = bytearray()
         self._too_large = False
-        # The bytes received, where they began with this request.
+        # Per chunk of bytes: the bytes, where a request began with them; whether one ended.
         self._whole = b""
+        self._completed = False
 
     # ---- The transport's calls ----
 
@@ -122,6 +125,7 @@ class Connection(asyncio.Protocol):
             self.deadline = self.worker.monotonic() + self.worker.limits.request_seconds_max
         self._reading = True
         self._whole = data if began else b""
+        self._completed = False
         if self._parser is None:
             self._parser = httptools.HttpRequestParser(self)
         try:
@@ -135,10 +139,16 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._refuse(MALFORMED, f"malformed: {error}")
         else:
-            self._check_head(len(data))
+            self._check_unfinished(len(data))
 
-    def _check_head(self, received: int) -> None:
-        if self._reading and not self._head_complete:
+    def _check_unfinished(self, received: int) -> None:
+        """Do not wait for the end of what is too large already."""
+        if not self._reading or self._closing:
+            return
+        if self._head_complete:
+            if self._too_large:
+                self._enqueue(self._understand()._replace(close=True), b"", too_large=True)
+        elif not self._completed:
             self._head_bytes += received
             if self._head_bytes > self.worker.limits.head_bytes_max:
                 self._refuse(HEADERS_TOO_LARGE, "headers too large")
@@ -162,8 +172,10 @@ class Connection(asyncio.Protocol):
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """The parser: all headers."""
+        """The parser: all headers. Some .NET clients wait to be told to send the body."""
         self._head_complete = True
+        if (b"expect", b"100-continue") in self._headers and not self._is_waiting():
+            self.transport.write(CONTINUE)
 
     def on_body(self, body: bytes) -> None:
         """The parser: a piece of the body. What is too long is not kept."""
@@ -175,6 +187,20 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """The parser: a whole request."""
         self._reading = False
+        self._completed = True
+        if self._closing:
+            return
+        size = len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers)
+        if size > self.worker.limits.head_bytes_max:
+            self._refuse(HEADERS_TOO_LARGE, "headers too large")
+            return
+        request = self._understand()
+        whole = self._whole
+        if not self._body and whole.endswith(b"\r\n\r\n") and whole.count(b"\r\n\r\n") == 1:
+            self.worker.remember(whole, request)
+        self._enqueue(request, bytes(self._body), too_large=self._too_large)
+
+    def _understand(self) -> Request:
         parser = self._parser
         assert parser is not None
         raw = Raw(
@@ -184,11 +210,7 @@ class Connection(asyncio.Protocol):
             keeps_alive=parser.should_keep_alive(),
             old_http=parser.get_http_version() == "1.0",
         )
-        request = understand(raw)
-        whole = self._whole
-        if not self._body and whole.endswith(b"\r\n\r\n") and whole.count(b"\r\n\r\n") == 1:
-            self.worker.remember(whole, request)
-        self._enqueue(request, bytes(self._body), too_large=self._too_large)
+        return understand(raw)
 
     def _enqueue(self, request: Request, body: bytes, *, too_large: bool) -> None:
         if self._is_waiting():
@@ -231,8 +253,8 @@ class Connection(asyncio.Protocol):
         """Who asks, or the answer to somebody who is nobody we know."""
         board = self.worker.board
         if request.name is None:
-            caller = self.caller or caller_at(board, self.door, self.address)
-            self.caller = caller
+            # Whoever connected may have been removed since, or have become known.
+            self.caller = caller = caller_at(board, self.door, self.address)
             hint = self.door.prefix_allowed
             return caller or reply(403, faults.unknown_caller(self.address, hint=hint))
         if not self.door.prefix_allowed:

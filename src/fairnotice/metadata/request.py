@@ -92,7 +92,8 @@ def understand(raw: Raw) -> Request:
     )
     early = _early(target, raw.method, headers)
     if early is not None:
-        return request._replace(early=early)
+        # The answer to a HEAD has no body, so nothing can follow one that has.
+        return request._replace(early=early, close=request.close or raw.method == "HEAD")
     return _with_parameters(request, query, headers)
 
 

@@ -81,7 +81,7 @@ class LiveStage(Stage):
         """Hand on what the endpoint has gathered, as a batch."""
         now = self.clock.wall()
         seen = tuple(SeenBy(*first) for first in self.board.take_first_seen())
-        heard = tuple(Heard(scope, now) for scope in self.board.take_heard(heard_every_seconds))
+        heard = tuple(Heard(scope, now) for scope, _ in self.board.take_heard(heard_every_seconds))
         if seen or heard:
             self.tell(ReportServed(heard=heard, seen=seen))
 
