@@ -10,18 +10,13 @@ from typing import NamedTuple, Protocol
 
 from fairnotice.metadata.replies import Reply, reply
 from fairnotice.model import Document, Scope
-from fairnotice.wire.document import render_all
+from fairnotice.wire.document import knows, render_all
 from fairnotice.wire.instance import Facts
 from fairnotice.wire.versions import SCHEDULED_EVENTS
-from fairnotice.words import EventType, ScopeKind
+from fairnotice.words import ScopeKind
 
 # Documents that are shared: by (cloud service or not, enablings, incarnation). Bounded by use.
 _SHARED_MAX = 1_024
-
-_HIDDEN_UNTIL = {
-    EventType.PREEMPT: SCHEDULED_EVENTS.index("2017-11-01"),
-    EventType.TERMINATE: SCHEDULED_EVENTS.index("2019-01-01"),
-}
 
 
 class Answer(NamedTuple):
@@ -198,9 +193,7 @@ def _answers(kind: ScopeKind, document: Document, enablings: int) -> Iterator[An
     header = b"ETag: %s\r\n" % etag
     unchanged = reply(304, headers=header)
     bodies = render_all(document, kind)
-    for index, version in enumerate(SCHEDULED_EVENTS):
+    for version in SCHEDULED_EVENTS:
         full = reply(200, bodies[version], headers=header)
-        events = frozenset(
-            event.id for event in document.events if index >= _HIDDEN_UNTIL.get(event.type, 0)
-        )
+        events = frozenset(event.id for event in document.events if knows(version, event.type))
         yield Answer(full, unchanged, etag.strip(b'"'), events)

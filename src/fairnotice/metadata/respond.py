@@ -10,7 +10,7 @@ from fairnotice.wire import faults, instance, versions
 VERSIONS = reply(200, versions.versions_document())
 # At five requests a second the next one is never further away than that.
 TOO_MANY = reply(429, faults.TOO_MANY, headers=b"Retry-After: 1\r\n")
-NO_FACTS = reply(503, faults.NO_APPROVALS_NOW, headers=b"Retry-After: 1\r\n")
+NOT_READY = reply(503, faults.NOT_READY, headers=b"Retry-After: 1\r\n")
 
 
 class Later(Enum):
@@ -50,7 +50,7 @@ def _events(request: Request, caller: Caller) -> Reply | Later:
 
 def _instance(request: Request, caller: Caller) -> Reply:
     if caller.facts is None:
-        return NO_FACTS
+        return NOT_READY
     status, body = instance.answer(
         caller.facts, request.path, request.api_version, text=request.text
     )
