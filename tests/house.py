@@ -42,41 +42,41 @@ CLOCK_CALLS = frozenset(
 STOPWATCH_CALLS = frozenset({"time.perf_counter", "time.perf_counter_ns"})
 
 # The pure rooms know no clock, no chance, no I/O, no log and no concurrency.
-IMPURE_MODULES = frozenset(
+PURE_MODULES = frozenset(
     {
-        "asyncio",
-        "concurrent",
-        "glob",
-        "io",
-        "logging",
-        "multiprocessing",
-        "os",
-        "pathlib",
-        "random",
-        "secrets",
-        "select",
-        "selectors",
-        "shutil",
-        "signal",
-        "socket",
-        "sqlite3",
-        "ssl",
-        "subprocess",
-        "sys",
-        "tempfile",
-        "threading",
-        "time",
+        "collections",
+        "dataclasses",
+        "datetime",
+        "difflib",
+        "enum",
+        "fairnotice",
+        "functools",
+        "hashlib",
+        "heapq",
+        "ipaddress",
+        "itertools",
+        "json",
+        "math",
+        "re",
+        "string",
+        "typing",
         "urllib",
+        "uuid",
     }
 )
 IMPURE_CALLS = frozenset({"uuid.uuid1", "uuid.uuid4"})
-IMPURE_BUILTINS = frozenset({"breakpoint", "eval", "exec", "input", "open", "print"})
+IMPURE_BUILTINS = frozenset({"__import__", "breakpoint", "eval", "exec", "input", "open", "print"})
 
 # Rooms with walls of their own: what of fairnotice each may import, besides itself.
 _GUEST_ROOMS = frozenset(
     {"client", "agent", "wire", "model", "words", "errors", "clock", "__version__"}
 )
+_PURE_FLOOR = frozenset({"model", "words", "errors"})
 WALLS = {
+    # A pure room may not even import the file that reads the clock.
+    "engine": _PURE_FLOOR,
+    "wire": _PURE_FLOOR,
+    "model": _PURE_FLOOR - {"model"},
     "client": _GUEST_ROOMS - {"agent"},
     "agent": _GUEST_ROOMS,
     "metadata": frozenset({"wire", "model", "words", "errors", "clock", "__version__"}),
@@ -236,7 +236,7 @@ def impurities(source: Source) -> list[str]:
     imports = (
         (line, module)
         for line, module in _modules_imported(source)
-        if module.partition(".")[0] in IMPURE_MODULES
+        if module.partition(".")[0] not in PURE_MODULES
     )
     calls = ((line, name) for line, name in _names_used(source) if name in IMPURE_CALLS)
     builtins = (

@@ -143,6 +143,9 @@ class Request(NamedTuple):
     node: str | None = None
     # VMs of an evacuation that had no place and were not announced.
     left: tuple[str, ...] = ()
+    # An evacuation that is over, and whether it left VMs on its node: it may be repeated.
+    ended_at: datetime | None = None
+    incomplete: bool = False
     # Operations of earlier requests that this one only asked for again (rule 19).
     repeats: tuple[str, ...] = ()
     idempotency_key: str | None = None
@@ -236,6 +239,13 @@ class Event(NamedTuple):
     gone_at: datetime | None = None
     reason: str = ""
 
+    def __str__(self) -> str:
+        # NotBefore means something only until the start, so only then a person is shown it.
+        words = f"{self.type} of {', '.join(self.resources) or 'nobody'}, {self.status}"
+        if self.scheduled:
+            words += f", not before {self.not_before:%Y-%m-%d %H:%M:%S} UTC"
+        return words
+
     @property
     def visible(self) -> bool:
         """Whether the document shows it."""
@@ -266,6 +276,8 @@ class Impact(NamedTuple):
     status: ImpactStatus = ImpactStatus.BEGUN
     source: str | None = None
     target: str | None = None
+    # The driver was asked what became of it, and has not answered.
+    asked: bool = False
     ended_at: datetime | None = None
     reason: str = ""
 

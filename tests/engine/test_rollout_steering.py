@@ -220,9 +220,9 @@ BAD = {
     "a window on an eighth day": ({"windows": (Window((7,), 0, 60),)}, "no window"),
     "a window after midnight": ({"windows": (Window((0,), 1440, 60),)}, "no window"),
     "a window of no time": ({"windows": (Window((0,), 0, 0),)}, "no window"),
-    "negative recovery": ({"recovery_seconds": -1}, "not negative"),
-    "a negative budget": ({"failure_budget": -1}, "not negative"),
-    "no node at once": ({"nodes_at_once_max": 0}, "one node at once"),
+    "negative recovery": ({"recovery_seconds": -1}, "-1 is no recovery_seconds"),
+    "a negative budget": ({"failure_budget": -1}, "-1 is no failure_budget"),
+    "no node at once": ({"nodes_at_once_max": 0}, "0 is no nodes_at_once_max"),
 }
 
 

@@ -9,7 +9,13 @@ from fairnotice.engine.changes import EventAnnounced, OperationChanged, Operatio
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.kinds import KINDS, Kind
-from fairnotice.engine.notice import earliest, in_utc, least_notice_seconds, whole_second
+from fairnotice.engine.notice import (
+    PLANNED_DAYS_MAX,
+    earliest,
+    in_utc,
+    least_notice_seconds,
+    whole_second,
+)
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
@@ -182,6 +188,17 @@ def least_notice(tables: Tables, kind: OperationKind, vm: Vm) -> int:
     return least_notice_seconds(tables.timing, event_type, terminate_notice_minutes(tables, vm))
 
 
+def must_be_near(draft: Draft, instant: datetime) -> None:
+    """Refuse to plan for an instant that is further away than anybody plans."""
+    if instant - draft.now > timedelta(days=PLANNED_DAYS_MAX):
+        refuse(
+            Code.INVALID,
+            "not_before is more than a year away.",
+            f"Give an instant within {PLANNED_DAYS_MAX} days.",
+            rule=2,
+        )
+
+
 def checked_instant(
     draft: Draft, kind: OperationKind, vms: Iterable[Vm], asked: datetime | None
 ) -> datetime | None:
@@ -189,6 +206,7 @@ def checked_instant(
     if asked is None:
         return None
     asked = in_utc(asked)
+    must_be_near(draft, asked)
     if asked < draft.now:
         refuse(Code.INVALID, "not_before lies in the past.", "Give a later instant.", rule=2)
     for vm in vms:

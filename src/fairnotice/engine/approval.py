@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from fairnotice.engine.announce import unconfirmed_nodes
+from fairnotice.engine.announce import must_be_near, unconfirmed_nodes
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.changes import (
     EndpointChanged,
@@ -125,7 +125,9 @@ def postpone(draft: Draft, command: Postpone) -> Accepted:
             rule=2,
             event=event.id,
         )
-    not_before = whole_second(in_utc(command.not_before))
+    asked = in_utc(command.not_before)
+    must_be_near(draft, asked)
+    not_before = whole_second(asked)
     if not_before < event.not_before:
         refuse(
             Code.INVALID,
@@ -139,8 +141,9 @@ def postpone(draft: Draft, command: Postpone) -> Accepted:
         elapsed_at = event.elapsed_at + longer_seconds
         # Also those whom nobody has told are not hit before the instant the operator gave.
         operation = draft.operations[event.operation]
-        asked = operation._replace(asked_not_before=not_before)
-        draft.record(OperationChanged(draft.now, asked))
+        latest = max(operation.asked_not_before or not_before, not_before)
+        postponed = operation._replace(asked_not_before=latest)
+        draft.record(OperationChanged(draft.now, postponed))
         put_off(draft, event._replace(not_before=not_before, elapsed_at=elapsed_at))
     return Accepted(operations=(event.operation,), events=(event.id,))
 
@@ -215,11 +218,16 @@ def ask_endpoints(draft: Draft, operation: Operation) -> None:
 
 def leave_endpoint(draft: Draft, command: LeaveEndpoint) -> Accepted:
     """Nobody waits for this endpoint any more."""
-    endpoint = draft.endpoints.get(command.node)
+    remove_endpoint(draft, command.node)
+    return Accepted()
+
+
+def remove_endpoint(draft: Draft, node: str) -> None:
+    """Take a node's endpoint away, if it has one; nothing waits for it any more."""
+    endpoint = draft.endpoints.get(node)
     if endpoint is not None:
         draft.record(EndpointRemoved(draft.now, endpoint))
-        _confirm_up_to(draft, command.node, draft.revision)
-    return Accepted()
+        _confirm_up_to(draft, node, draft.revision)
 
 
 def confirm(draft: Draft, command: Confirm) -> Accepted:

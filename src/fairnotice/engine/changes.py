@@ -184,6 +184,12 @@ class RequestAccepted(Change[Request]):
     __slots__ = ()
 
 
+class EvacuationEnded(Change[Request]):
+    """An evacuation is over: the node is empty, or it is incomplete and may be repeated."""
+
+    __slots__ = ()
+
+
 class RequestForgotten(Removal[Request]):
     """The request is history."""
 
@@ -290,7 +296,7 @@ class ImpactBegun(Change[Impact]):
 
 
 class ImpactAsked(Change[Impact]):
-    """After a restart the driver is asked what became of it; its time limit counts anew."""
+    """After a restart the driver is asked what became of it, or has answered: not begun."""
 
     __slots__ = ()
 

@@ -144,7 +144,10 @@ class ReportReachable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRollout(Asked):
-    """The same operation on these nodes. Limits left out are those of the timing profile."""
+    """The same operation on these nodes. Limits left out are those of the timing profile.
+
+    A dry run changes nothing and is answered by a Forecast.
+    """
 
     nodes: tuple[str, ...]
     kind: OperationKind
@@ -220,7 +223,12 @@ class Release:
 
 
 class Heard(NamedTuple):
-    """A VM of this scope was answered at this time."""
+    """A VM of this scope was answered at this time.
+
+    A scope is called `vm:NAME`, `availability-set:NAME`, `scale-set:NAME:GROUP` (GROUP is the
+    placement group, from 0) or `cloud-service:NAME`; model.scope_name makes these names. A scope
+    that is not there is passed over, because an endpoint may report after its last VM is gone.
+    """
 
     scope: str
     at: datetime

@@ -46,6 +46,7 @@ def decide(fleet: Fleet, command: Command, now: Moment) -> Decision | Refusal:
         return refused.refusal
     while draft.candidates or draft.ended_operations or draft.failed_operations:
         start_what_may(draft)
+        evacuation.follow(draft)
         rollout_nodes.follow(draft)
     rollout.wake_touched(draft)
     move_incarnations(draft)

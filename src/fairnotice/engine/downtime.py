@@ -11,7 +11,7 @@ from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.enabling import wake_enabled_scopes
 from fairnotice.engine.impacts import ask_again
-from fairnotice.engine.notice import earliest
+from fairnotice.engine.notice import earliest, in_utc
 from fairnotice.engine.rollout_commands import wake_rollout
 from fairnotice.model import Event, Life
 
@@ -23,7 +23,7 @@ def restarted(draft: Draft, command: Restarted) -> Accepted:
     behind = away_seconds < 0
     unserved = draft.life.unserved_seconds
     if not command.takeover:
-        served_until = command.served_until or recorded_at
+        served_until = in_utc(command.served_until or recorded_at)
         unserved += max((draft.now - served_until).total_seconds(), 0.0)
     life = Life(draft.life.number + 1, draft.now, unserved)
     draft.record(LifeBegan(draft.now, life))

@@ -15,7 +15,7 @@ from fairnotice.engine.commands import Heard, ReportServed, ReportUnserved, Seen
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.kinds import KINDS
-from fairnotice.engine.notice import HOUR, whole_second
+from fairnotice.engine.notice import DAY, HOUR, in_utc, whole_second
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import Cause
@@ -24,6 +24,8 @@ from fairnotice.model import Operation, Scope, Seen
 # A later request is written down once an hour at most, so the silence that is on record may be
 # an hour longer than the true one: a scope is disabled after 24 to 25 hours.
 HEARD_EVERY_SECONDS = HOUR
+
+UNSERVED_SECONDS_MAX = 366 * DAY
 
 
 def report_served(draft: Draft, command: ReportServed) -> Accepted:
@@ -40,7 +42,7 @@ def _hear(draft: Draft, heard: Heard) -> None:
     if scope is None:
         return
     # An endpoint's clock may be ahead of ours, and its report may come late.
-    at = min(heard.at, draft.now)
+    at = min(in_utc(heard.at), draft.now)
     if scope.heard_at is None:
         heard_scope = _heard(draft, scope, at)
         if draft.now < _silent_at(draft, heard_scope):
@@ -120,8 +122,13 @@ def look_at_scope(draft: Draft, name: str) -> None:
 
 def report_unserved(draft: Draft, command: ReportUnserved) -> Accepted:
     """Nobody could ask here for a while: unknown is not silent."""
-    if command.seconds < 0:
-        refuse(Code.INVALID, "Time does not run backwards.", "Give seconds from 0 on.", rule=8)
+    if not 0 <= command.seconds <= UNSERVED_SECONDS_MAX:
+        refuse(
+            Code.INVALID,
+            f"{command.seconds} s is no time in which nobody was served.",
+            f"Give 0 to {UNSERVED_SECONDS_MAX}.",
+            rule=8,
+        )
     for name in command.scopes:
         scope = draft.scopes.get(name)
         if scope is not None and scope.enabled and command.seconds:

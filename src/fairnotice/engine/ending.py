@@ -41,7 +41,8 @@ def event_gone(draft: Draft, event: Event, cause: Cause, reason: str = "") -> No
     draft.record(
         EventGone(draft.now, event._replace(status=status, gone_at=draft.now, reason=reason))
     )
-    consider_terminates(draft, event)
+    if event.scheduled:
+        consider_terminates(draft, event)
     remove_empty_scope(draft, event.scope)
 
 
@@ -50,7 +51,8 @@ def consider_terminates(draft: Draft, event: Event) -> None:
     if event.type is EventType.TERMINATE:
         scale_set = draft.scopes[event.scope].of
         for other in draft.terminates_in_set.get(scale_set, ()):
-            draft.candidates[draft.events[other].operation] = None
+            if draft.events[other].approval is not None:
+                draft.candidates[draft.events[other].operation] = None
 
 
 def finish(draft: Draft, operation_id: str) -> None:

@@ -2,12 +2,15 @@
 
 from fairnotice.engine.announce import Plan, checked_instant
 from fairnotice.engine.answers import Accepted
+from fairnotice.engine.changes import EvacuationEnded
 from fairnotice.engine.commands import Asked, NodeOperation
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.nodes import (
     announce_on_node,
     check_duration,
     cordon_node,
+    going_operations,
+    is_under,
     must_keep_domains_apart,
     reachable_node,
     vms_hit,
@@ -47,28 +50,38 @@ def evacuate_node(
     moving = [vm for vm in vms if places[vm.name] is not None]
     resting = [name for name in draft.vms_on_node.get(node.name, ()) if not draft.vms[name].running]
     left = (*(vm.name for vm in vms if places[vm.name] is None), *resting)
-    return announce_on_node(draft, command, node, moving, pattern, left=left)
+    answer = announce_on_node(draft, command, node, moving, pattern, left=left)
+    if not answer.operations:
+        _conclude(draft, draft.requests[pattern.request])
+    return answer
 
 
 def _already_leaving(draft: Draft, node: str) -> list[str]:
     """VMs that an earlier evacuation of the node moves: a repeat takes only the others."""
-    operations = [draft.operations[name] for name in draft.operations_on_node.get(node, ())]
     return [
         vm
-        for operation in operations
-        if operation.kind is OperationKind.EVACUATION
+        for operation in going_operations(draft, node, OperationKind.EVACUATION)
         for vm in operation.vms
+        if operation.pending or is_under(draft, operation, vm)
     ]
+
+
+def follow(draft: Draft) -> None:
+    """Note the evacuations whose last operation this decision has brought to its end."""
+    for name in draft.ended_operations:
+        operation = draft.operations[name]
+        if operation.kind is OperationKind.EVACUATION:
+            _conclude(draft, draft.requests[operation.request])
+
+
+def _conclude(draft: Draft, request: Request) -> None:
+    if request.ended_at is None and is_over(draft, request):
+        operations = [draft.operations[name] for name in request.operations]
+        failed = any(operation.status is not OperationStatus.COMPLETED for operation in operations)
+        ended = request._replace(ended_at=draft.now, incomplete=bool(request.left) or failed)
+        draft.record(EvacuationEnded(draft.now, ended))
 
 
 def is_over(tables: Tables, request: Request) -> bool:
     """Whether every operation of a request has ended."""
     return all(not tables.operations[operation].live for operation in request.operations)
-
-
-def is_incomplete(tables: Tables, request: Request) -> bool:
-    """Whether an evacuation that is over has left VMs on its node; it may be repeated."""
-    operations = (tables.operations[operation] for operation in request.operations)
-    return bool(request.left) or any(
-        operation.status is not OperationStatus.COMPLETED for operation in operations
-    )

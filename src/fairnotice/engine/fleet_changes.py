@@ -1,8 +1,8 @@
 """Rules 4 and 21: declaring the fleet, all of it or nothing, and its policies."""
 
 from fairnotice.engine.answers import Accepted
+from fairnotice.engine.approval import remove_endpoint
 from fairnotice.engine.changes import (
-    EndpointRemoved,
     NodeDeclared,
     NodeRemoved,
     ScaleSetDeclared,
@@ -82,9 +82,7 @@ def _remove_nodes(draft: Draft, spec: FleetSpec) -> None:
             )
         draft.record(NodeRemoved(draft.now, draft.nodes[name]))
         wake_rollouts(draft, name)
-        endpoint = draft.endpoints.get(name)
-        if endpoint is not None:
-            draft.record(EndpointRemoved(draft.now, endpoint))
+        remove_endpoint(draft, name)
 
 
 def _check_room(draft: Draft, spec: FleetSpec) -> None:

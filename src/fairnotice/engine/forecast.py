@@ -1,7 +1,7 @@
 """Rule 22: what a rollout would do, told beforehand."""
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -48,7 +48,7 @@ class _Timeline:
         self.now = draft.now
         self.recovery = timedelta(seconds=rollout.recovery_seconds)
         self.ready = deque(nodes)
-        # Nodes that wait for a scope, and when a scope has recovered.
+        # Nodes that wait for a scope or for themselves, and when a scope has recovered.
         self.parked: dict[str, list[str]] = {}
         self.recovered: list[tuple[datetime, str]] = []
         self.turns: list[_Turn] = []
@@ -56,6 +56,8 @@ class _Timeline:
         # The turns that a scope has now, and when each of its update domains had its last.
         self.busy: dict[str, list[tuple[int | None, int | None]]] = {}
         self.last: dict[str, dict[int, datetime]] = {}
+        # How many operations each node has now: a rollout takes none that has any.
+        self.on_node: Counter[str] = Counter()
         self.taken: list[ForecastNode] = []
         self._begin_with_what_is_live()
 
@@ -70,12 +72,11 @@ class _Timeline:
     def _begin_with_what_is_live(self) -> None:
         for names in self.draft.operations_on_node.values():
             for operation in (self.draft.operations[name] for name in names):
-                if counts(operation):
-                    starts_at = max(self.now, operation.not_before)
-                    over_at = starts_at + self._usual(operation.kind, operation.duration_seconds)
-                    node, fault_domain = operation.node or "", operation.fault_domain
-                    turn = _Turn(over_at, node, fault_domain, operation.touches, ours=False)
-                    self._begin(turn)
+                starts_at = max(self.now, operation.not_before)
+                over_at = starts_at + self._usual(operation.kind, operation.duration_seconds)
+                node, fault_domain = operation.node or "", operation.fault_domain
+                touches = operation.touches if counts(operation) else ()
+                self._begin(_Turn(over_at, node, fault_domain, touches, ours=False))
 
     def _usual(self, kind: OperationKind, duration_seconds: int) -> timedelta:
         seconds = USUAL_SECONDS[KINDS[kind].impact] + max(duration_seconds, 0)
@@ -84,6 +85,9 @@ class _Timeline:
     def _look_at(self, name: str) -> None:
         touches = tuple(by_domain(vms_hit(self.draft, name)))
         fault_domain = self.draft.nodes[name].fault_domain
+        if self.on_node[name]:
+            self.parked.setdefault(name, []).append(name)
+            return
         for scope, update_domain in touches:
             if update_domain is None:
                 continue
@@ -122,6 +126,7 @@ class _Timeline:
 
     def _begin(self, turn: _Turn) -> None:
         heapq.heappush(self.turns, turn)
+        self.on_node[turn.node] += 1
         for scope, update_domain in turn.touches:
             self.busy.setdefault(scope, []).append((update_domain, turn.fault_domain))
 
@@ -135,6 +140,9 @@ class _Timeline:
 
     def _end(self, turn: _Turn) -> None:
         self.slots += turn.ours
+        self.on_node[turn.node] -= 1
+        if not self.on_node[turn.node]:
+            self._wake(turn.node)
         for scope, update_domain in turn.touches:
             self.busy[scope].remove((update_domain, turn.fault_domain))
             if update_domain is not None:
@@ -152,6 +160,7 @@ def forecast(draft: Draft, command: StartRollout) -> Forecast:
     obstacles: list[InTheWay] = []
     nodes: list[str] = []
     failures = 0
+    unreachable = False
     for name in dict.fromkeys(command.nodes):
         verdict = look_at_node(draft, rollout, name)
         if verdict.cause is not Cause.TAKEN:
@@ -159,7 +168,9 @@ def forecast(draft: Draft, command: StartRollout) -> Forecast:
         if verdict.cause in (None, Cause.TAKEN):
             nodes.append(name)
         failures += verdict.cause is Cause.NODE_FAILED
+        unreachable = unreachable or verdict.unreachable
     taken = _Timeline(draft, rollout, nodes).run()
     ends_at = max((node.over_at for node in taken), default=draft.now)
     pauses = failures > rollout.failure_budget
-    return Forecast(tuple(taken), tuple(obstacles), None if pauses else ends_at)
+    stuck = pauses or unreachable
+    return Forecast(tuple(taken), tuple(obstacles), None if stuck else ends_at)

@@ -95,8 +95,7 @@ def report_outcome(draft: Draft, command: ReportOutcome) -> Accepted:
         )
     if impact.live:
         if command.outcome is Outcome.NOT_BEGUN:
-            operation = draft.operations[impact.operation]
-            draft.ask(BeginImpact(impact, operation.duration_seconds))
+            _begin_again(draft, impact)
         elif command.outcome is Outcome.DONE:
             end(draft, impact, Cause.DONE, command.reason)
         elif command.outcome is Outcome.FAILED:
@@ -109,9 +108,19 @@ def report_outcome(draft: Draft, command: ReportOutcome) -> Accepted:
     return Accepted(operations=(impact.operation,))
 
 
+def _begin_again(draft: Draft, impact: Impact) -> None:
+    """What was not begun is begun: once, and only in answer to our own question."""
+    if impact.asked:
+        answered = impact._replace(asked=False)
+        draft.record(ImpactAsked(draft.now, answered))
+        duration_seconds = draft.operations[impact.operation].duration_seconds
+        draft.ask(BeginImpact(answered, duration_seconds))
+
+
 def ask_again(draft: Draft, impact: Impact) -> None:
     """After a restart: ask the driver, and give it as much time for its answer as for the deed."""
-    asked = impact._replace(limit_at=_limit_at(draft, impact.operation, impact.kind))
+    limit_at = _limit_at(draft, impact.operation, impact.kind)
+    asked = impact._replace(limit_at=limit_at, asked=True)
     draft.record(ImpactAsked(draft.now, asked))
     draft.ask(AskOutcome(asked))
     draft.wake(asked.limit_at, Matter.IMPACT, asked.key)

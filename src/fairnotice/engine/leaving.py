@@ -27,7 +27,7 @@ def move_vm(draft: Draft, vm: Vm, node: str) -> None:
     """The VM is on another node now; operations on itself follow it."""
     draft.record(VmMoved(draft.now, vm._replace(node=node)))
     leave_nodes(draft, vm.name, f"{vm.name} has left {vm.node}")
-    for operation in _own_pending(draft, vm.name):
+    for operation in _pending(draft, vm.name):
         ask_endpoints(draft, operation)
 
 

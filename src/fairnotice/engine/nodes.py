@@ -23,16 +23,17 @@ from fairnotice.engine.commands import (
 )
 from fairnotice.engine.domains import in_the_way, two_domains
 from fairnotice.engine.draft import Draft
-from fairnotice.engine.ending import cancel_operation, wake_rollouts
+from fairnotice.engine.ending import cancel_operation, impact_key, wake_rollouts
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.start import start
 from fairnotice.engine.transitions import Cause
-from fairnotice.engine.users import accept, answer_again, operation_ids
-from fairnotice.model import Node, Vm
+from fairnotice.engine.users import accept, accept_repeat, operation_ids
+from fairnotice.model import Node, Operation, Vm
 from fairnotice.words import EventType, NodeHealth, OperationKind
 
 DEFAULT_FREEZE_SECONDS = 9
+FREEZE_SECONDS_MAX = 3600
 
 
 def named_node(draft: Draft, name: str) -> Node:
@@ -70,10 +71,10 @@ def node_operation(draft: Draft, command: NodeOperation) -> Accepted:
 def predict_failure(draft: Draft, command: PredictFailure) -> Accepted:
     """Cordon the node and move its VMs away in time; each event by its own approval."""
     node = reachable_node(draft, command.node)
-    for operation_id in draft.operations_on_node.get(node.name, ()):
-        operation = draft.operations[operation_id]
-        if operation.kind is OperationKind.PREDICTED_FAILURE:
-            return answer_again(draft, draft.requests[operation.request])
+    predicted = going_operations(draft, node.name, OperationKind.PREDICTED_FAILURE)
+    if predicted:
+        repeats = draft.requests[predicted[0].request].operations
+        return accept_repeat(draft, command, OperationKind.PREDICTED_FAILURE, repeats)
     if (command.risk is None) == (command.not_before is None):
         refuse(Code.INVALID, "A prediction has either a risk or a not_before.", "Give one of them.")
     vms = vms_hit(draft, node.name)
@@ -126,7 +127,7 @@ def fail_node(draft: Draft, command: FailNode) -> Accepted:
     """The node is gone: that overrides all that was announced or under way there."""
     node = named_node(draft, command.node)
     if node.health is NodeHealth.FAILED:
-        return Accepted()
+        return accept_repeat(draft, command, OperationKind.FAILURE)
     reason = f"{node.name} failed"
     draft.record(NodeFailed(draft.now, node._replace(health=NodeHealth.FAILED)))
     _end_what_is_there(draft, node.name, reason)
@@ -201,6 +202,22 @@ def vms_hit(draft: Draft, node: str) -> list[Vm]:
     return [vm for vm in vms if vm.running]
 
 
+def going_operations(draft: Draft, node: str, kind: OperationKind) -> list[Operation]:
+    """Operations of this kind on a node that are still to do something, not only to settle."""
+    live = [draft.operations[name] for name in draft.operations_on_node.get(node, ())]
+    return [
+        operation
+        for operation in live
+        if operation.kind is kind
+        and (operation.pending or any(is_under(draft, operation, vm) for vm in operation.vms))
+    ]
+
+
+def is_under(draft: Draft, operation: Operation, vm: str) -> bool:
+    """Whether this operation is doing something to this VM now."""
+    return draft.impact_on_vm.get(vm) == impact_key(operation.id, vm)
+
+
 def _vms_on(draft: Draft, node: str) -> list[Vm]:
     return [draft.vms[name] for name in draft.vms_on_node.get(node, ())]
 
@@ -243,11 +260,11 @@ def check_duration(kind: OperationKind, duration_seconds: int | None) -> None:
     """Only a host update says how long it pauses the VMs."""
     if duration_seconds is None:
         return
-    if kind is not OperationKind.HOST_UPDATE or duration_seconds < 0:
+    if kind is not OperationKind.HOST_UPDATE or not 0 <= duration_seconds <= FREEZE_SECONDS_MAX:
         refuse(
             Code.INVALID,
             "duration_seconds is the expected pause of a freeze, 0 for none.",
-            "Leave it out, or give a whole number from 0 on with a freeze.",
+            f"Leave it out, or give 0 to {FREEZE_SECONDS_MAX} with a freeze.",
         )
 
 

@@ -1,6 +1,6 @@
 """Rules 1 and 2: how much notice each operation gives, and the two timing profiles."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 
 from fairnotice.engine.refusal import Code, refuse
@@ -58,6 +58,13 @@ class Timing:
     history_days: int = 90
     journal_days: int = 7
 
+    def __repr__(self) -> str:
+        # Signatures and failing tests show it: the profile, and where it is not as it was made.
+        profile = PROFILES.get(self.name, self)
+        names = (field.name for field in fields(self))
+        changed = [name for name in names if getattr(self, name) != getattr(profile, name)]
+        return f"<Timing {self.name}{', changed: ' if changed else ''}{', '.join(changed)}>"
+
 
 AZURE = Timing("azure")
 
@@ -100,6 +107,10 @@ def whole_second(instant: datetime) -> datetime:
     if instant.microsecond:
         return instant.replace(microsecond=0) + timedelta(seconds=1)
     return instant
+
+
+# Nothing is planned further ahead, so that no sum of instants is beyond what a clock can show.
+PLANNED_DAYS_MAX = 400
 
 
 def in_utc(instant: datetime) -> datetime:

@@ -7,7 +7,7 @@ from fairnotice.engine.draft import Draft
 from fairnotice.engine.placement import must_have_places, why_closed
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.start import start as start_operation
-from fairnotice.engine.users import accept, named_vms, operation_ids
+from fairnotice.engine.users import accept, accept_repeat, named_vms, operation_ids
 from fairnotice.model import Impact, Vm
 from fairnotice.words import NodeHealth, OperationKind, Power
 
@@ -36,7 +36,7 @@ def start(draft: Draft, command: Start) -> Accepted:
 def _act(draft: Draft, command: OnVms, kind: OperationKind, vms: list[Vm]) -> Accepted:
     """One operation per VM that starts at once, ahead of all that waits for the VM."""
     if not vms:
-        return Accepted()
+        return accept_repeat(draft, command, kind)
     plans = [
         Plan(id=operation_id, request=command.id, kind=kind, vms=(vm,))
         for operation_id, vm in zip(operation_ids(command.id, len(vms)), vms, strict=True)

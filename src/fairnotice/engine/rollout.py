@@ -29,6 +29,7 @@ class Verdict(NamedTuple):
     why: str = ""
     scope: str = ""
     until: datetime | None = None
+    unreachable: bool = False
 
 
 GO = Verdict(Cause.TAKEN)
@@ -77,7 +78,7 @@ def look_at_node(draft: Draft, rollout: Rollout, name: str) -> Verdict:
     if node is None or node.health is NodeHealth.FAILED:
         return Verdict(Cause.NODE_FAILED, f"{name} {'vanished' if node is None else 'failed'}")
     if node.health is NodeHealth.UNREACHABLE:
-        return Verdict(why=f"{name} cannot be reached")
+        return Verdict(why=f"{name} cannot be reached", unreachable=True)
     if name in draft.operations_on_node:
         return Verdict(why=f"{name} has an operation announced or under way")
     vms = vms_hit(draft, name)

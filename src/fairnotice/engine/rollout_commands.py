@@ -9,12 +9,20 @@ from fairnotice.engine.effects import Matter
 from fairnotice.engine.ending import cancel_operation
 from fairnotice.engine.kinds import KINDS, ROLLED_OUT
 from fairnotice.engine.nodes import check_duration, expected_seconds, named_node
+from fairnotice.engine.notice import DAY
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.rollout_nodes import end_rollout, move_node, pause
 from fairnotice.engine.transitions import ROLLOUT, ROLLOUT_NODE, Cause, move
 from fairnotice.engine.users import fingerprint
 from fairnotice.model import Requester, Rollout, RolloutNode
 from fairnotice.words import Role, RolloutNodeStatus, RolloutStatus
+
+# What may be asked for, from and to.
+LIMITS = (
+    ("recovery_seconds", 0, 30 * DAY),
+    ("failure_budget", 0, 1_000_000),
+    ("nodes_at_once_max", 1, 1_000_000),
+)
 
 
 def start_rollout(draft: Draft, command: StartRollout) -> Accepted:
@@ -125,16 +133,15 @@ def _check(draft: Draft, command: StartRollout) -> None:
         wrong = windows.problem(window)
         if wrong:
             refuse(Code.INVALID, f"That is no window: {wrong}.", "Correct it.", rule=22)
-    limits = (command.recovery_seconds, command.failure_budget)
-    at_once = command.nodes_at_once_max
-    negative = any(limit is not None and limit < 0 for limit in limits)
-    if negative or (at_once is not None and at_once < 1):
-        refuse(
-            Code.INVALID,
-            "The limits of a rollout are not negative, and one node at once is the least.",
-            "Correct them, or leave them out.",
-            rule=22,
-        )
+    for name, low, high in LIMITS:
+        limit = getattr(command, name)
+        if limit is not None and not low <= limit <= high:
+            refuse(
+                Code.INVALID,
+                f"{limit} is no {name} for a rollout.",
+                f"Give {low} to {high}, or leave it out.",
+                rule=22,
+            )
 
 
 def _rollout(draft: Draft, rollout_id: str, by: Requester) -> Rollout:

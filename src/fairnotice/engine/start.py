@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from fairnotice.engine import impacts, windows
 from fairnotice.engine.announce import announce, is_told
@@ -14,7 +15,7 @@ from fairnotice.engine.changes import EventStarted, OperationStarted
 from fairnotice.engine.domains import is_held_by_another
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
-from fairnotice.engine.ending import consider_terminates, finish, scheduled_events
+from fairnotice.engine.ending import finish, scheduled_events
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
 from fairnotice.model import Operation
 from fairnotice.words import NodeHealth
@@ -33,7 +34,11 @@ def start_what_may(draft: Draft) -> None:
 
 
 def _start_or_stand_aside(draft: Draft, operation: Operation) -> None:
-    if not is_due(draft, operation):
+    early = due_at(draft, operation) > draft.now
+    hold = None if early else _hold(draft, operation)
+    if hold is not None and hold.until is not None:
+        draft.wake(hold.until, Matter.OPERATION, operation.id)
+    if early or hold is not None:
         _let_others_pass(draft, operation)
     elif _is_held_back(draft, operation):
         _wake_at_closing(draft, operation)
@@ -60,29 +65,31 @@ def due_at(draft: Draft, operation: Operation) -> datetime:
     return max(cleared)
 
 
+class Hold(NamedTuple):
+    """Past its time, and yet not due; where time alone lets it go, when that is."""
+
+    until: datetime | None = None
+
+
 def is_due(draft: Draft, operation: Operation) -> bool:
     """Whether nothing but its VMs being busy keeps it from starting."""
-    return due_at(draft, operation) <= draft.now and not _is_held(draft, operation)
+    return due_at(draft, operation) <= draft.now and _hold(draft, operation) is None
 
 
-def _is_held(draft: Draft, operation: Operation) -> bool:
-    """Past its time, and yet not due: an endpoint, a window, a failure beside it, the clock."""
+def _hold(draft: Draft, operation: Operation) -> Hold | None:
+    """What holds it: an endpoint, the clock, a window, or a failure beside it."""
     for event in scheduled_events(draft, operation):
         if held_by(event):
-            return True
+            return Hold()
         missing_seconds = unelapsed_seconds(draft, event)
         if missing_seconds:
-            at = draft.now + timedelta(seconds=missing_seconds, milliseconds=1)
-            draft.wake(at, Matter.OPERATION, operation.id)
-            return True
+            return Hold(draft.now + timedelta(seconds=missing_seconds, milliseconds=1))
     if operation.rollout is None:
-        return False
+        return None
     allowed = draft.rollouts[operation.rollout].windows
     if not windows.is_open(allowed, draft.now):
-        opens_at = windows.next_open(allowed, draft.now)
-        draft.wake(opens_at, Matter.OPERATION, operation.id)
-        return True
-    return is_held_by_another(draft, operation)
+        return Hold(windows.next_open(allowed, draft.now))
+    return Hold() if is_held_by_another(draft, operation) else None
 
 
 def _is_held_back(draft: Draft, operation: Operation) -> bool:
@@ -136,7 +143,6 @@ def start(draft: Draft, operation: Operation) -> None:
         draft.record(
             EventStarted(draft.now, event._replace(status=status_now, started_at=draft.now))
         )
-        consider_terminates(draft, event)
     if operation.automatic:
         strike(draft, started)
     for name in operation.vms:

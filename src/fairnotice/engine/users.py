@@ -8,6 +8,7 @@ from fairnotice.engine.announce import (
     Plan,
     checked_instant,
     guid,
+    is_automatic,
     is_told,
     least_notice,
     plan,
@@ -187,6 +188,17 @@ def accept(
     return answer_again(draft, request)
 
 
+def accept_repeat(
+    draft: Draft, command: Asked, kind: OperationKind, repeats: tuple[str, ...] = ()
+) -> Accepted:
+    """Accept what changes nothing. Only an idempotency key has to be remembered (rule 19)."""
+    if command.idempotency_key is not None:
+        return accept(draft, command, kind, [], repeats=repeats)
+    operations = [draft.operations[name] for name in repeats]
+    events = tuple(event for operation in operations for event in operation.events)
+    return Accepted(operations[0].request if operations else None, repeats, events)
+
+
 def fingerprint(command: Asked) -> str:
     """What an idempotency key stands for: all of the command but its id."""
     if command.idempotency_key is None:
@@ -215,9 +227,8 @@ def _ask(
         _must_not_be_going(draft, vm)
     asked_not_before = checked_instant(draft, kind, fresh, asked_not_before)
     repeats = tuple(first.id for first in firsts)
-    if not fresh and command.idempotency_key is None:
-        events = tuple(event for first in firsts for event in first.events)
-        return Accepted(firsts[0].request, repeats, events)
+    if not fresh:
+        return accept_repeat(draft, command, kind, repeats)
     if KINDS[kind].source is EventSource.USER:
         waiting = [vm for vm in fresh if asked_not_before or not _acts_at_once(draft, kind, vm)]
         _must_not_be_too_many(draft, waiting)
@@ -288,7 +299,8 @@ def _must_not_be_going(draft: Draft, vm: Vm) -> None:
 def _acts_at_once(draft: Draft, kind: OperationKind, vm: Vm) -> bool:
     """Nobody is told, the VM is free and nobody is first: it need not wait."""
     free = not is_busy(draft, vm.name) and not any(queue(draft, vm.name))
-    return free and not is_told(draft, kind, vm)
+    automatic = is_automatic(draft.scopes[vm.scope], KINDS[kind])
+    return free and (automatic or not is_told(draft, kind, vm))
 
 
 def _must_not_be_too_many(draft: Draft, vms: list[Vm]) -> None:
