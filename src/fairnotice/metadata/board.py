@@ -28,11 +28,18 @@ class Answer(NamedTuple):
     events: frozenset[str]
 
 
+# Stands for the last answer of a VM that was put into another scope since.
+MOVED = Answer(reply(304), reply(304), b"", frozenset())
+
+
 class Waiter(Protocol):
     """A reader whose answer is held until the page changes."""
 
     def page_changed(self) -> None:
         """The page it waits for has a new document."""
+
+    def waits_as(self, caller: "Caller") -> bool:
+        """Whether it is this VM that waits."""
 
 
 class Page:
@@ -121,7 +128,7 @@ class Board:
             caller = self.callers[name] = Caller(name, self.pages[scope])
         else:
             self._forget_addresses(caller)
-        caller.page = self.pages[scope]
+            _move(caller, self.pages[scope])
         caller.addresses = tuple((listener, address) for address in addresses)
         table = self.addresses.setdefault(listener, {})
         for _, address in caller.addresses:
@@ -185,6 +192,19 @@ class Board:
                 page.heard_at = page.asked_at
                 heard.append((page.name, page.asked_at))
         return heard
+
+
+def _move(caller: Caller, page: Page) -> None:
+    """Show a VM another scope's page, and let it wait for that one if it waits."""
+    before = caller.page
+    if before is page:
+        return
+    caller.page = page
+    caller.served, caller.seen = MOVED, frozenset()
+    waiting = {waiter for waiter in before.waiters or () if waiter.waits_as(caller)}
+    if waiting:
+        before.waiters = (before.waiters or set()) - waiting
+        page.waiters = (page.waiters or set()) | waiting
 
 
 def _answers(kind: ScopeKind, document: Document, enablings: int) -> Iterator[Answer]:

@@ -17,9 +17,9 @@ from fairnotice.errors import BadBody, Unavailable
 from fairnotice.metadata.board import Caller, Page
 from fairnotice.metadata.identity import Door, caller_at, nearest_names
 from fairnotice.metadata.rate import admit
-from fairnotice.metadata.replies import Reply, compose, reply
+from fairnotice.metadata.replies import NOT_MODIFIED, OK, Reply, compose, reply
 from fairnotice.metadata.request import Raw, Request, Target, understand
-from fairnotice.metadata.respond import Later, respond
+from fairnotice.metadata.respond import Later, is_known, respond
 from fairnotice.metadata.worker import Worker
 from fairnotice.wire import faults, start_requests
 
@@ -53,6 +53,8 @@ class Connection(asyncio.Protocol):
         self._queue: deque[tuple[Request, bytes, bool]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._held: tuple[Page, Request, Caller, asyncio.TimerHandle] | None = None
+        # Nothing is read any more after the last request; nothing is written after the close.
+        self._final = False
         self._closing = False
         # Per request
         self._reading = False
@@ -118,32 +120,36 @@ class Connection(asyncio.Protocol):
 
     def _read(self, data: bytes) -> None:
         """Feed the parser; it calls back below, once for each whole request."""
-        if self._closing:
-            return
-        began = not self._reading
-        if began:
+        while data and not self._final:
+            if not self._reading:
+                self._whole = data
+                self._limit_time()
+            else:
+                self._whole = b""
+            self._reading = True
+            self._completed = False
+            if self._parser is None:
+                self._parser = httptools.HttpRequestParser(self)
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                # Java's client asks every server whether it speaks HTTP/2; it is answered here.
+                self._parser = None
+                data = data[upgrade.args[0] :]
+            except httptools.HttpParserError as error:
+                self._refuse(MALFORMED, f"malformed: {error}")
+            else:
+                self._check_unfinished(len(data))
+                return
+
+    def _limit_time(self) -> None:
+        """A request has to be finished in time, but not while another one waits before it."""
+        if not self._is_waiting():
             self.deadline = self.worker.monotonic() + self.worker.limits.request_seconds_max
-        self._reading = True
-        self._whole = data if began else b""
-        self._completed = False
-        if self._parser is None:
-            self._parser = httptools.HttpRequestParser(self)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            # Java's client asks every server whether it speaks HTTP/2; it was answered already.
-            self._parser = None
-            rest = data[upgrade.args[0] :]
-            if rest:
-                self._read(rest)
-        except httptools.HttpParserError as error:
-            self._refuse(MALFORMED, f"malformed: {error}")
-        else:
-            self._check_unfinished(len(data))
 
     def _check_unfinished(self, received: int) -> None:
         """Do not wait for the end of what is too large already."""
-        if not self._reading or self._closing:
+        if not self._reading or self._final:
             return
         if self._head_complete:
             if self._too_large:
@@ -188,7 +194,7 @@ class Connection(asyncio.Protocol):
         """The parser: a whole request."""
         self._reading = False
         self._completed = True
-        if self._closing:
+        if self._final:
             return
         size = len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers)
         if size > self.worker.limits.head_bytes_max:
@@ -213,6 +219,7 @@ class Connection(asyncio.Protocol):
         return understand(raw)
 
     def _enqueue(self, request: Request, body: bytes, *, too_large: bool) -> None:
+        self._final = request.close
         if self._is_waiting():
             self._queue.append((request, body, too_large))
             if len(self._queue) >= self.worker.limits.queued_requests_max:
@@ -266,8 +273,11 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, request: Request, caller: Caller, answer: Reply, now: float) -> None:
         """Write an answer, and take note where it was the document."""
-        self._write(request, answer)
-        if request.target is Target.EVENTS and answer.status in (200, 304):
+        if request.wait_seconds and request.etags and answer.status == OK:
+            self._write(request, _preferred(answer, request.wait_seconds))
+        else:
+            self._write(request, answer)
+        if request.target is Target.EVENTS and answer.status in (OK, NOT_MODIFIED):
             page = caller.page
             page.asked_at = now
             shown = page.answers[request.version]
@@ -290,7 +300,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, answer: Reply, why: str) -> None:
         """It cannot be read any further: one answer, one line in the log, the end."""
         log.debug("%s from %s", why, self.address)
-        self._write(Request(Target.NOTHING, close=True), answer)
+        self._enqueue(Request(Target.NOTHING, early=answer, close=True), b"", too_large=False)
 
     def _close(self) -> None:
         self._closing = True
@@ -299,7 +309,7 @@ class Connection(asyncio.Protocol):
 
     def timed_out(self) -> None:
         """A request that is not finished in time is answered, an idle connection just ends."""
-        if self._reading:
+        if self._reading and not self._final:
             self._refuse(TIMED_OUT, "not finished in time")
         else:
             self._close()
@@ -323,8 +333,11 @@ class Connection(asyncio.Protocol):
         while self._queue and not self._is_waiting() and not self._closing:
             request, body, too_large = self._queue.popleft()
             self._answer(request, body, too_large=too_large)
-        if not self._closing and not self._queue:
-            self.transport.resume_reading()
+        if self._closing or self._is_waiting():
+            return
+        self.transport.resume_reading()
+        if self._reading:
+            self._limit_time()
 
     async def _enable(self, request: Request, caller: Caller) -> None:
         """The first answer waits until the scope's enabling is durable."""
@@ -336,9 +349,12 @@ class Connection(asyncio.Protocol):
             worker.unreported.add(page.name)
         # Whatever the scope has become meanwhile, this is what is shown now.
         answer = caller.page.answers[request.version]
-        same = request.etag is not None and request.etag == answer.etag
-        shown = answer.unchanged if same else answer.full
-        self._serve(request, caller, shown, worker.monotonic())
+        if not is_known(request, caller, answer):
+            self._serve(request, caller, answer.full, worker.monotonic())
+        elif request.wait_seconds:
+            self._hold(request, caller)
+        else:
+            self._serve(request, caller, answer.unchanged, worker.monotonic())
 
     async def _approve(self, request: Request, caller: Caller, body: bytes) -> None:
         """The 200 is sent only when the approval is durable."""
@@ -370,27 +386,38 @@ class Connection(asyncio.Protocol):
         held = self._held
         if held is None:
             return
-        _, request, caller, _ = held
+        page, request, caller, _ = held
         self._stop_holding()
-        answer = caller.page.answers[request.version]
-        shown = answer.unchanged if request.etag == answer.etag else answer.full
-        applied = b"\r\nPreference-Applied: wait=%d" % request.wait_seconds
-        preferred = shown._replace(
-            tail=applied + shown.tail,
-            tail_close=applied + shown.tail_close,
-            tail_kept=applied + shown.tail_kept,
-        )
-        self._write(request, preferred)
+        # A VM that was removed meanwhile is told what it last could see.
+        answers = caller.page.answers or page.answers
+        answer = answers[request.version]
+        shown = answer.unchanged if is_known(request, caller, answer) else answer.full
+        self._write(request, _preferred(shown, request.wait_seconds))
         caller.page.asked_at = self.worker.monotonic()
         if shown is answer.full and caller.served is not answer:
             self.worker.board.note(caller, answer, self.worker.clock.wall())
         self._go_on()
 
+    def waits_as(self, caller: Caller) -> bool:
+        """Whether it is this VM that waits here."""
+        return self._held is not None and self._held[2] is caller
+
     def _stop_holding(self) -> None:
         if self._held is not None:
-            page, _, _, timer = self._held
+            page, _, caller, timer = self._held
             self._held = None
             self.worker.held_count -= 1
             timer.cancel()
-            if page.waiters is not None:
-                page.waiters.discard(self)
+            for waited in (page, caller.page):
+                if waited.waiters is not None:
+                    waited.waiters.discard(self)
+
+
+def _preferred(answer: Reply, seconds: int) -> Reply:
+    """The answer to a request that was, or could have been, held (RFC 7240)."""
+    applied = b"\r\nPreference-Applied: wait=%d" % seconds
+    return answer._replace(
+        tail=applied + answer.tail,
+        tail_close=applied + answer.tail_close,
+        tail_kept=applied + answer.tail_kept,
+    )

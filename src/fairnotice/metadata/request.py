@@ -48,7 +48,8 @@ class Request(NamedTuple):
     # The position of its api-version among those of scheduled events.
     version: int = 0
     api_version: str = ""
-    etag: bytes | None = None
+    # The ETags it knows already; empty where it did not ask that way.
+    etags: frozenset[bytes] = frozenset()
     wait_seconds: int = 0
     close: bool = False
     kept: bool = False
@@ -81,7 +82,10 @@ def understand(raw: Raw) -> Request:
     if len(segments) > 1 and segments[0].lower() == "vm":
         name, segments = segments[1], segments[2:]
     target, rest = _target(segments)
-    headers = dict(raw.headers)
+    headers: dict[bytes, bytes] = {}
+    for header, value in raw.headers:
+        # Given twice, a header is a list (RFC 9110).
+        headers[header] = headers[header] + b"," + value if header in headers else value
     request = Request(
         target,
         post=raw.method == "POST",
@@ -137,13 +141,13 @@ def _with_parameters(request: Request, query: str, headers: dict[bytes, bytes]) 
     late = _late(request.target, version, parameters, headers)
     if late is not None:
         return request._replace(late=late)
-    etag = headers.get(b"if-none-match")
+    etags = frozenset() if request.post else _etags(headers.get(b"if-none-match", b""))
     served = version in versions.SCHEDULED_EVENTS
-    plain = request.target is Target.EVENTS and not request.post and etag is None
+    plain = request.target is Target.EVENTS and not request.post and not etags
     return request._replace(
         version=versions.SCHEDULED_EVENTS.index(version) if version and served else 0,
         api_version=version or "",
-        etag=None if etag is None or request.post else _bare_etag(etag),
+        etags=etags,
         wait_seconds=_wait_seconds(headers.get(b"prefer", b"")),
         text=(parameters or {}).get("format", "").lower() == "text",
         plain=plain and request.name is None and not request.kept,
@@ -189,12 +193,10 @@ def _late(
     return None if parameters.get("format", "json").lower() in ("json", "text") else FORMAT
 
 
-def _bare_etag(value: bytes) -> bytes:
-    """An ETag is accepted back quoted, unquoted or weak [Azure's Node sample]."""
-    value = value.strip()
-    if value[:2] in (b"W/", b"w/"):
-        value = value[2:]
-    return value.strip(b'"')
+def _etags(value: bytes) -> frozenset[bytes]:
+    """ETags are accepted back quoted, unquoted or weak [Azure's Node sample]."""
+    bare = (etag.strip().removeprefix(b"W/").strip(b'"') for etag in value.split(b","))
+    return frozenset(etag for etag in bare if etag)
 
 
 def _wait_seconds(prefer: bytes) -> int:

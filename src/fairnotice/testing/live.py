@@ -3,7 +3,7 @@
 from typing import Any
 
 from fairnotice.clock import Clock, SystemClock
-from fairnotice.engine import AZURE, Decision, Refusal, Timing, document
+from fairnotice.engine import AZURE, Decision, Refusal, Timing, decide, document
 from fairnotice.engine.changes import Change, Removal
 from fairnotice.engine.commands import Approve, Command, Heard, ReportServed, SeenBy
 from fairnotice.engine.fleet import Fleet
@@ -61,15 +61,11 @@ class LiveStage(Stage):
 
     async def _approve(self, vm: str, events: tuple[str, ...]) -> tuple[str, ...]:
         self._must_be_there()
-        decision = self.ask(Approve(events=events, by=Requester(vm, Role.VM)))
-        if isinstance(decision, Refusal):
-            scope = self.fleet.vms[vm].scope
-            known = self.fleet.events
-            return tuple(
-                event
-                for event in events
-                if event.upper() not in known or known[event.upper()].scope != scope
-            )
+        by = Requester(vm, Role.VM)
+        if isinstance(self.ask(Approve(events=events, by=by)), Refusal):
+            each = {event: Approve(events=(event,), by=by) for event in events}
+            answers = {event: decide(self.fleet, one, self.now) for event, one in each.items()}
+            return tuple(event for event in answers if isinstance(answers[event], Refusal))
         self.tick()
         return ()
 
