@@ -92,6 +92,8 @@ class Board:
         self.callers: dict[str, Caller] = {}
         # Which VM asks: by the listener's name, then by address.
         self.addresses: dict[str, dict[str, Caller]] = {}
+        # Grows when an address is no longer the VM's it was: who is connected is asked anew.
+        self.identities = 0
         self.published_count = 0
         self._shared: dict[tuple[bool, int, int], tuple[Answer, ...]] = {}
         self._first_seen: list[FirstSeen] = []
@@ -127,12 +129,14 @@ class Board:
         if caller is None:
             caller = self.callers[name] = Caller(name, self.pages[scope])
         else:
-            self._forget_addresses(caller)
             _move(caller, self.pages[scope])
-        caller.addresses = tuple((listener, address) for address in addresses)
-        table = self.addresses.setdefault(listener, {})
-        for _, address in caller.addresses:
-            table[address] = caller
+        known_by = tuple((listener, address) for address in addresses)
+        if known_by != caller.addresses:
+            self._forget_addresses(caller)
+            caller.addresses = known_by
+            table = self.addresses.setdefault(listener, {})
+            for _, address in known_by:
+                table[address] = caller
         return caller
 
     def remove_caller(self, name: str) -> None:
@@ -140,10 +144,11 @@ class Board:
         caller = self.callers.pop(name, None)
         if caller is not None:
             self._forget_addresses(caller)
-            # Connections that are still open find nothing here, and ask again who they are.
-            caller.page = Page("", ScopeKind.STANDALONE, ())
+            self.identities += 1
 
     def _forget_addresses(self, caller: Caller) -> None:
+        if caller.addresses:
+            self.identities += 1
         for listener, address in caller.addresses:
             if self.addresses[listener].get(address) is caller:
                 del self.addresses[listener][address]

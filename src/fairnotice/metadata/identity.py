@@ -21,10 +21,7 @@ def caller_at(board: Board, door: Door, address: str) -> Caller | None:
     """The VM that connects from this address, None where it is nobody we know."""
     if door.vm is not None:
         return board.callers.get(door.vm)
-    table = board.addresses.get(door.listener)
-    if table is None:
-        table = board.addresses.get("")
-    return None if table is None else table.get(address)
+    return board.addresses.get(door.listener, {}).get(address)
 
 
 def nearest_names(board: Board, name: str) -> list[str]:

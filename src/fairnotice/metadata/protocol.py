@@ -16,9 +16,9 @@ import httptools
 from fairnotice.errors import BadBody, Unavailable
 from fairnotice.metadata.board import Caller, Page
 from fairnotice.metadata.identity import Door, caller_at, nearest_names
-from fairnotice.metadata.rate import admit
+from fairnotice.metadata.rate import admit, retry_after_seconds
 from fairnotice.metadata.replies import NOT_MODIFIED, OK, Reply, compose, reply
-from fairnotice.metadata.request import Raw, Request, Target, understand
+from fairnotice.metadata.request import NOT_FOUND, Raw, Request, Target, understand
 from fairnotice.metadata.respond import Later, is_known, respond
 from fairnotice.metadata.worker import Worker
 from fairnotice.wire import faults, start_requests
@@ -47,6 +47,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport = None  # type: ignore[assignment] # set before any use
         self.address = ""
         self.caller: Caller | None = None
+        self.identities = 0
         self.deadline = _NEVER
         self._parser: httptools.HttpRequestParser | None = None
         # Requests read and not answered yet, because one before them has to wait.
@@ -76,7 +77,7 @@ class Connection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if isinstance(peer, tuple) else str(peer or "")
-        self.caller = caller_at(self.worker.board, self.door, self.address)
+        self._recognise()
         self.deadline = self.worker.monotonic() + self.worker.limits.request_seconds_max
         self.worker.connections.add(self)
 
@@ -105,6 +106,8 @@ class Connection(asyncio.Protocol):
         if request is None or self._reading or self._task is not None or self._held is not None:
             self._read(data)
             return
+        if self.identities != worker.board.identities:
+            self._recognise()
         caller = self.caller
         answer = worker.poll(request, caller) if request.plain and caller is not None else None
         if answer is None:
@@ -234,17 +237,12 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, request: Request, body: bytes, *, too_large: bool) -> None:
         """Answer, or begin to wait for what the answer needs."""
-        if request.early is not None:
-            self._write(request, request.early)
-            return
         caller = self._caller_of(request)
         if isinstance(caller, Reply):
             self._write(request, caller)
             return
         now = self.worker.monotonic()
-        rate = self.worker.rate_limit
-        limited = rate is not None and not admit(caller, now, rate)
-        result = respond(request, caller, limited=limited)
+        result = respond(request, caller, self._count(caller, now))
         if isinstance(result, Reply):
             self._serve(request, caller, result, now)
         elif result is Later.HOLD:
@@ -259,17 +257,31 @@ class Connection(asyncio.Protocol):
     def _caller_of(self, request: Request) -> Caller | Reply:
         """Who asks, or the answer to somebody who is nobody we know."""
         board = self.worker.board
-        if request.name is None:
-            # Whoever connected may have been removed since, or have become known.
-            self.caller = caller = caller_at(board, self.door, self.address)
-            hint = self.door.prefix_allowed
-            return caller or reply(403, faults.unknown_caller(self.address, hint=hint))
-        if not self.door.prefix_allowed:
-            return reply(404, faults.NOT_FOUND)
-        named = board.callers.get(request.name)
-        return named or reply(
-            404, faults.unknown_name(request.name, nearest_names(board, request.name))
-        )
+        if request.name is not None:
+            if not self.door.prefix_allowed:
+                return NOT_FOUND
+            named = board.callers.get(request.name)
+            return (
+                named
+                or request.early
+                or reply(404, faults.unknown_name(request.name, nearest_names(board, request.name)))
+            )
+        self._recognise()
+        unknown = faults.unknown_caller(self.address, hint=self.door.prefix_allowed)
+        return self.caller or request.early or reply(403, unknown)
+
+    def _recognise(self) -> None:
+        """Say who is at the other end: he may have been removed since, or have become known."""
+        board = self.worker.board
+        self.caller = caller_at(board, self.door, self.address)
+        self.identities = board.identities
+
+    def _count(self, caller: Caller, now: float) -> int:
+        """Count a request; where it is one too many, in how many seconds to try again."""
+        rate = self.worker.rate_limit
+        if rate is None or admit(caller, now, rate):
+            return 0
+        return retry_after_seconds(caller, now, rate)
 
     def _serve(self, request: Request, caller: Caller, answer: Reply, now: float) -> None:
         """Write an answer, and take note where it was the document."""
@@ -386,11 +398,9 @@ class Connection(asyncio.Protocol):
         held = self._held
         if held is None:
             return
-        page, request, caller, _ = held
+        _, request, caller, _ = held
         self._stop_holding()
-        # A VM that was removed meanwhile is told what it last could see.
-        answers = caller.page.answers or page.answers
-        answer = answers[request.version]
+        answer = caller.page.answers[request.version]
         shown = answer.unchanged if is_known(request, caller, answer) else answer.full
         self._write(request, _preferred(shown, request.wait_seconds))
         caller.page.asked_at = self.worker.monotonic()

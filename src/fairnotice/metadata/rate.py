@@ -1,5 +1,6 @@
 """How often one VM may ask: evenly spaced, with a burst, counted in one number per VM."""
 
+import math
 from typing import NamedTuple
 
 from fairnotice.metadata.board import Caller
@@ -19,6 +20,12 @@ def rate_of(per_second: float, burst: int) -> Rate:
 
 # WIRE.md: Azure's limit. The count is per process.
 DEFAULT = rate_of(per_second=5, burst=10)
+
+
+def retry_after_seconds(caller: Caller, now: float, rate: Rate) -> int:
+    """In how many whole seconds the next request will be within the rate; one at least."""
+    wait = caller.busy_until + rate.interval_seconds - rate.burst_seconds - now
+    return max(1, math.ceil(wait))
 
 
 def admit(caller: Caller, now: float, rate: Rate) -> bool:

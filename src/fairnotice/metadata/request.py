@@ -195,7 +195,8 @@ def _late(
 
 def _etags(value: bytes) -> frozenset[bytes]:
     """ETags are accepted back quoted, unquoted or weak [Azure's Node sample]."""
-    bare = (etag.strip().removeprefix(b"W/").strip(b'"') for etag in value.split(b","))
+    listed = (etag.strip().removeprefix(b"W/").removeprefix(b"w/") for etag in value.split(b","))
+    bare = (etag.strip(b'"') for etag in listed)
     return frozenset(etag for etag in bare if etag)
 
 

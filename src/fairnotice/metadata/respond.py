@@ -1,6 +1,7 @@
 """`respond`: from a request and who asks to the answer. It reads the board and changes nothing."""
 
 from enum import Enum
+from functools import lru_cache
 
 from fairnotice.metadata.board import MOVED, Answer, Caller
 from fairnotice.metadata.replies import JSON, OK, TEXT, Reply, reply
@@ -8,8 +9,6 @@ from fairnotice.metadata.request import Request, Target
 from fairnotice.wire import faults, instance, versions
 
 VERSIONS = reply(200, versions.versions_document())
-# At five requests a second the next one is never further away than that.
-TOO_MANY = reply(429, faults.TOO_MANY, headers=b"Retry-After: 1\r\n")
 NOT_READY = reply(503, faults.NOT_READY, headers=b"Retry-After: 1\r\n")
 
 
@@ -21,12 +20,12 @@ class Later(Enum):
     APPROVE = "the approval is durable"
 
 
-def respond(request: Request, caller: Caller, *, limited: bool) -> Reply | Later:
-    """The answer to a VM that is known; `limited` where it has asked too often."""
+def respond(request: Request, caller: Caller, retry_after_seconds: int) -> Reply | Later:
+    """The answer to a VM that is known; 0 seconds where it has not asked too often."""
     if request.early is not None:
         return request.early
-    if limited and not request.post:
-        return TOO_MANY
+    if retry_after_seconds and not request.post:
+        return too_many(retry_after_seconds)
     if request.late is not None:
         return request.late
     if request.target is Target.EVENTS:
@@ -34,6 +33,12 @@ def respond(request: Request, caller: Caller, *, limited: bool) -> Reply | Later
     if request.target is Target.VERSIONS:
         return VERSIONS
     return _instance(request, caller)
+
+
+@lru_cache
+def too_many(retry_after_seconds: int) -> Reply:
+    """The 429 of a VM that asks too often."""
+    return reply(429, faults.TOO_MANY, headers=b"Retry-After: %d\r\n" % retry_after_seconds)
 
 
 def _events(request: Request, caller: Caller) -> Reply | Later:
