@@ -97,6 +97,9 @@ class Board:
         self.published_count = 0
         self._shared: dict[tuple[bool, int, int], tuple[Answer, ...]] = {}
         self._first_seen: list[FirstSeen] = []
+        # Scopes that were served although they are not enabled: their enabling is still to be
+        # recorded.
+        self.unreported: set[str] = set()
 
     # ---- Feeding ----
 
@@ -191,7 +194,8 @@ class Board:
 
     def take_heard(self, every_seconds: float) -> list[tuple[str, float]]:
         """Scopes that asked so long after they were last reported, and when, monotonic."""
-        heard = []
+        unreported, self.unreported = self.unreported, set()
+        heard = [(name, self.pages[name].asked_at) for name in unreported if name in self.pages]
         for page in self.pages.values():
             if page.enabled and page.asked_at - page.heard_at >= every_seconds:
                 page.heard_at = page.asked_at

@@ -34,7 +34,7 @@ def _metrics(worker: Worker) -> Iterator[tuple[str, str, str, Iterable[Sample]]]
         ("vms_seen", "gauge", "VMs that asked within the last minute.", _seen_lately(worker)),
         ("held_waits", "gauge", "Answers held until a document changes.", worker.held_count),
         ("connections", "gauge", "Open connections.", len(worker.connections)),
-        ("unreported_scopes", "gauge", "Scopes served unrecorded.", len(worker.unreported)),
+        ("unreported_scopes", "gauge", "Scopes served unrecorded.", len(board.unreported)),
     ):
         yield f"fairnotice_metadata_{name}", kind, meaning, (({}, value),)
 

@@ -57,12 +57,14 @@ class Connection(asyncio.Protocol):
         # Nothing is read any more after the last request; nothing is written after the close.
         self._final = False
         self._closing = False
+        self._stalled = False
         # Per request
         self._reading = False
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
         self._head_complete = False
+        self._trailer_bytes = 0
         self._body = bytearray()
         self._too_large = False
         # Per chunk of bytes: the bytes, where a request began with them; whether one ended.
@@ -93,17 +95,19 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """It does not read what it asked for, so it may not ask for more."""
+        self._stalled = True
         self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """It reads again."""
-        self.transport.resume_reading()
+        self._stalled = False
+        self._go_on()
 
     def data_received(self, data: bytes) -> None:
         """The hot path: the bytes of a whole poll that was seen before."""
         worker = self.worker
         request = worker.known.get(data)
-        if request is None or self._reading or self._task is not None or self._held is not None:
+        if request is None or self._reading or self._is_waiting():
             self._read(data)
             return
         if self.identities != worker.board.identities:
@@ -154,9 +158,13 @@ class Connection(asyncio.Protocol):
         """Do not wait for the end of what is too large already."""
         if not self._reading or self._final:
             return
+        if self._completed:
+            self._limit_time()
         if self._head_complete:
             if self._too_large:
                 self._enqueue(self._understand()._replace(close=True), b"", too_large=True)
+            elif self._trailer_bytes > self.worker.limits.head_bytes_max:
+                self._refuse(HEADERS_TOO_LARGE, "trailers too large")
         elif not self._completed:
             self._head_bytes += received
             if self._head_bytes > self.worker.limits.head_bytes_max:
@@ -169,6 +177,7 @@ class Connection(asyncio.Protocol):
         self._headers = []
         self._head_bytes = 0
         self._head_complete = False
+        self._trailer_bytes = 0
         self._body = bytearray()
         self._too_large = False
 
@@ -177,8 +186,11 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """The parser: a header."""
-        self._headers.append((name.lower(), value))
+        """The parser: a header, or behind a chunked body a trailer, which says nothing here."""
+        if self._head_complete:
+            self._trailer_bytes += len(name) + len(value) + 4
+        else:
+            self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The parser: all headers. Some .NET clients wait to be told to send the body."""
@@ -231,7 +243,7 @@ class Connection(asyncio.Protocol):
             self._answer(request, body, too_large=too_large)
 
     def _is_waiting(self) -> bool:
-        return self._task is not None or self._held is not None
+        return self._task is not None or self._held is not None or self._stalled
 
     # ---- Answering ----
 
@@ -292,6 +304,8 @@ class Connection(asyncio.Protocol):
         if request.target is Target.EVENTS and answer.status in (OK, NOT_MODIFIED):
             page = caller.page
             page.asked_at = now
+            if not page.enabled:
+                self.worker.board.unreported.add(page.name)
             shown = page.answers[request.version]
             if caller.served is not shown and answer is shown.full:
                 self.worker.board.note(caller, shown, self.worker.clock.wall())
@@ -315,13 +329,17 @@ class Connection(asyncio.Protocol):
         self._enqueue(Request(Target.NOTHING, early=answer, close=True), b"", too_large=False)
 
     def _close(self) -> None:
-        self._closing = True
+        self._final = self._closing = True
         self._queue.clear()
+        self.deadline = self.worker.monotonic() + self.worker.limits.request_seconds_max
         self.transport.close()
 
     def timed_out(self) -> None:
         """A request that is not finished in time is answered, an idle connection just ends."""
-        if self._reading and not self._final:
+        if self._closing:
+            # It does not even take its last answer.
+            self.transport.abort()
+        elif self._reading and not self._final:
             self._refuse(TIMED_OUT, "not finished in time")
         else:
             self._close()
@@ -358,7 +376,7 @@ class Connection(asyncio.Protocol):
             await worker.enable(page.name)
             await asyncio.sleep(worker.first_answer_delay_seconds)
         except Unavailable:
-            worker.unreported.add(page.name)
+            worker.board.unreported.add(page.name)
         # Whatever the scope has become meanwhile, this is what is shown now.
         answer = caller.page.answers[request.version]
         if not is_known(request, caller, answer):

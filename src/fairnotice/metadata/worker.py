@@ -74,8 +74,6 @@ class Worker:
         self.answers: Counter[tuple[int, str]] = Counter()
         self.connections: set[Sweepable] = set()
         self.held_count = 0
-        # Scopes that were served while their enabling could not be recorded.
-        self.unreported: set[str] = set()
         self.date = b""
         self.date_until = 0.0
         self.now = self.monotonic()
