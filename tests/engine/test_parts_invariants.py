@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from fairnotice.engine.commands import JoinEndpoint
 from fairnotice.engine.invariants import check, check_indexes
 from fairnotice.model import Impact, Node, Rollout, RolloutNode
 from fairnotice.words import (
@@ -194,6 +195,21 @@ def _too_many_user_commands(story: Story) -> int:
     return 17
 
 
+def _an_endpoint_that_is_gone(story: Story) -> int:
+    story.tell(JoinEndpoint(node="node-1"))
+    story.restart_vm("db")
+    story.fleet.drop(story.fleet.endpoints["node-1"])
+    return 5
+
+
+def _an_endpoint_that_serves_nobody(story: Story) -> int:
+    for node in ("node-1", "node-5"):
+        story.tell(JoinEndpoint(node=node))
+    story.restart_vm("db")
+    change(story, story.only(DB), unconfirmed=("node-1", "node-5"))
+    return 5
+
+
 VIOLATIONS: tuple[Callable[[Story], int], ...] = (
     _a_node_with_too_many_vms,
     _a_vm_that_runs_nowhere,
@@ -220,6 +236,8 @@ VIOLATIONS: tuple[Callable[[Story], int], ...] = (
     _a_rollout_over_before_its_nodes,
     _a_rollout_past_its_budget,
     _too_many_user_commands,
+    _an_endpoint_that_is_gone,
+    _an_endpoint_that_serves_nobody,
 )
 
 
