@@ -8,9 +8,7 @@ from fairnotice.engine.commands import (
     ApplyFleet,
     Approve,
     FleetSpec,
-    Heard,
     NodeSpec,
-    ReportServed,
     ScaleSetSpec,
     SetSpec,
     VmSpec,
@@ -31,7 +29,7 @@ DB = "vm:db"
 
 
 def sample() -> FleetSpec:
-    """The sample fleet of INTERFACES: four kinds of scope on six nodes and three fault domains."""
+    """The sample fleet: four kinds of scope on six nodes and three fault domains."""
     return FleetSpec(
         nodes=tuple(NodeSpec(f"node-{n}", n % 3) for n in range(6)),
         availability_sets=(SetSpec("web"),),
@@ -77,10 +75,6 @@ class Story(Stage):
     def new_id(self) -> str:
         self._ids += 1
         return f"request-{self._ids}"
-
-    def listen(self, *scopes: str) -> None:
-        """A VM of each of these scopes asks for its document."""
-        self.tell(ReportServed(heard=tuple(Heard(scope, self.clock.wall()) for scope in scopes)))
 
     def restart_vm(self, *vms: str, by: Requester = USER, **more) -> Accepted:
         return self.tell(ask.Restart(id=self.new_id(), by=by, vms=vms, **more))

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+from fairnotice.errors import UsageError
+
 DEFAULT_START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -34,10 +36,7 @@ class ManualClock:
     ) -> datetime:
         """Let time pass on both clocks; the new wall time. Time does not pass backwards."""
         passed = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-        if passed < timedelta(0):
-            raise ValueError(
-                f"time cannot pass backwards ({passed}); use set_wall to step the clock"
-            )
+        must_not_pass_backwards(passed)
         self._wall += passed
         self._monotonic += passed.total_seconds()
         return self._wall
@@ -47,7 +46,16 @@ class ManualClock:
         self._wall = _in_utc(instant)
 
 
+def must_not_pass_backwards(passed: timedelta) -> None:
+    """UsageError unless this much time can pass."""
+    if passed < timedelta(0):
+        raise UsageError(
+            f"Time cannot pass backwards ({passed.total_seconds():g} s). "
+            "To step the wall clock, as NTP does, use the clock's set_wall."
+        )
+
+
 def _in_utc(instant: datetime) -> datetime:
     if instant.tzinfo is None:
-        raise ValueError(f"{instant} has no time zone; give an aware datetime")
+        raise UsageError(f"{instant} has no time zone; give an aware datetime")
     return instant.astimezone(UTC)
