@@ -1,4 +1,4 @@
-"""Every exception of fairnotice, in one tree. Whose fault it was is in the type.
+"""Every exception that a caller may meet, in one tree. Whose fault it was is in the type.
 
     FairnoticeError
     ├── LawError              our own fault: the engine was led where the law has no way
@@ -10,6 +10,13 @@
         └── BadBody             what a client sent is not what the wire asks for
 
 A command that the law forbids is no exception: `decide` returns a Refusal for it.
+
+Two stand outside the tree, because nobody is meant to catch them as fairnotice's:
+
+    Exception
+    └── engine.refusal.Refused     carries that Refusal up to `decide`, and never leaves it
+    AssertionError
+    └── testing.witness.LawBroken  a test has failed: what is tested broke the law
 """
 
 
