@@ -5,17 +5,26 @@ JOBS ?= 2
 PY := .venv/bin/python
 STAMP := .venv/.installed
 
+# PYTHON was given, and .venv has another version: it is made anew.
+ifdef PYTHON
+ifneq ($(shell $(PYTHON) --version 2>&1 || :),$(shell $(PY) --version 2>&1 || :))
+$(STAMP): anew
+endif
+endif
+
 .DEFAULT_GOAL := help
-.PHONY: help install check format test bench simulate soak diagram lock clean
+.PHONY: help install anew check format test bench simulate soak diagram lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(STAMP) ## set up .venv with the pinned versions of everything
+install: $(STAMP) ## set up .venv; PYTHON=python3.13 for another Python
 
 $(STAMP): requirements-dev.lock pyproject.toml scripts/install
 	@scripts/install
 	@touch $@
+
+anew:
 
 check: install ## format, lint, types, floors, house rules
 	$(PY) -m ruff format --check .
@@ -24,29 +33,29 @@ check: install ## format, lint, types, floors, house rules
 	$(PY) -c 'from importlinter.cli import lint_imports_command as lint; lint()' --no-logo
 	$(PY) -m pytest -q tests/test_house.py
 
-format: install ## let ruff write the format and the fixes it is sure of
+format: install ## let ruff write the format and the sure fixes
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-test: check ## set up, check, then pass every test; every branch of the law is covered
+test: check ## check, then every test and every branch of the law (2 min)
 	$(PY) -m pytest -n $(JOBS) --cov --cov-report=term-missing
 
-bench: install ## print the numbers that SPECIFICATION.md claims
+bench: install ## print the numbers of SPECIFICATION.md (3 min)
 	$(PY) -m bench
 
-simulate: install ## drive random fleets through the law: make simulate SEEDS=200
-	$(PY) -m fairnotice.testing.simulate --seeds $(SEEDS)
+simulate: install ## random fleets under the law; SEEDS=200, or one: SEED=17
+	$(PY) -m fairnotice.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
-soak: install ## the long repeats: ten times the seeds, and Hypothesis with fresh chance
+soak: install ## ten times the seeds, and Hypothesis with fresh chance
 	$(PY) -m fairnotice.testing.simulate --seeds $$(($(SEEDS) * 10))
 	$(PY) -m pytest -n $(JOBS) --hypothesis-profile=soak tests/engine
 
-diagram: install ## write the state diagram in docs/ anew from engine/transitions.py
+diagram: install ## draw docs/reference/states.md from engine/transitions.py
 	$(PY) scripts/diagram.py
 
-lock: ## pin the newest versions that pyproject.toml allows into requirements-dev.lock
+lock: ## pin the newest versions into requirements-dev.lock
 	scripts/lock
 
-clean: ## remove .venv and everything the tools left behind
+clean: ## remove .venv and all that the tools left behind
 	rm -rf .venv .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
