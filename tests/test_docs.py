@@ -1,13 +1,20 @@
-"""Pages that are generated say what the code says, or a test here fails."""
+"""Pages say what the code says, the generated ones and the tables too, or a test here fails."""
 
+import re
+from dataclasses import fields
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from fairnotice.engine import transitions
+from fairnotice.engine import Timing, transitions
+from fairnotice.engine.commands import Heard
+from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.transitions import Cause
+from fairnotice.model import scope_name
+from fairnotice.testing.stage import Stage
+from fairnotice.words import OperationKind, ScopeKind
 from scripts import diagram
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,6 +140,60 @@ def readme_program() -> tuple[str, list[str]]:
 def test_the_readme_prints_what_it_says(capsys):
     """Whoever pastes the program of the README sees what the comments promise."""
     program, promised = readme_program()
-    assert len(promised) == 3
+    assert len(promised) == 4
     exec(compile(program, "README.md", "exec"), {})  # noqa: S102 - it is our own page
     assert capsys.readouterr().out.splitlines() == promised
+
+
+# ---- SPECIFICATION ----
+
+
+def column(page: str, heading: str) -> list[str]:
+    """The cells below a heading of a table, without backticks."""
+    lines = iter(page.splitlines())
+    for line in lines:
+        cells = [cell.strip() for cell in line.split("|")]
+        if heading in cells:
+            place = cells.index(heading)
+            break
+    next(lines)
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append(line.split("|")[place].strip().strip("`"))
+    return rows
+
+
+def specification() -> str:
+    """The page of the law."""
+    return (ROOT / "SPECIFICATION.md").read_text("utf-8")
+
+
+def test_every_setting_is_in_the_specification():
+    """The settings table has a row for each field of a Timing but its name."""
+    settings = [field.name for field in fields(Timing) if field.name != "name"]
+
+    assert sorted(column(specification(), "field of `Timing`")) == sorted(settings)
+
+
+def test_every_kind_of_operation_is_in_the_specification():
+    """Those of the table, with their event type, and the four of the sentence below it."""
+    page = specification()
+    kinds = [OperationKind(kind) for kind in column(page, "kind")]
+    sentence = page.partition("It has four more:")[2].partition("\n\n")[0]
+    others = [OperationKind(kind) for kind in re.findall(r"`([a-z-]+)`", sentence)]
+
+    assert len(others) == 4
+    assert sorted([*kinds, *others]) == sorted(OperationKind)
+    assert column(page, "EventType") == [KINDS[kind].event_type for kind in kinds]
+
+
+@pytest.mark.parametrize("kind", ScopeKind)
+def test_how_a_scope_is_called_is_written_where_it_is_looked_for(kind):
+    """In the specification, the glossary, and where a scope is given: Heard, Stage.document."""
+    form = scope_name(kind, "NAME").replace(":0", ":GROUP")
+    glossary = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+
+    for text in (specification(), glossary, Heard.__doc__, Stage.document.__doc__):
+        assert f"`{form}`" in (text or "")
