@@ -3,8 +3,6 @@
 import pytest
 
 from fairnotice.engine.invariants import Violation
-from fairnotice.testing import simulate as command
-from fairnotice.testing import simulator
 from fairnotice.testing.random_fleet import NODES_MAX, VMS_MAX
 from fairnotice.testing.simulator import STEPS, Simulation, simulate
 from fairnotice.testing.witness import LawBroken, LawWitness
@@ -55,33 +53,9 @@ def _complain(*_):
     raise LawBroken([Violation(99, "planted")])
 
 
-def test_the_command_prints_what_it_did(capsys):
-    """Seeds, steps, simulated days, commands, violations."""
-    assert command.main(["--seeds", "2", "--steps", "50", "--jobs", "1"]) == 0
-    printed = capsys.readouterr().out
-    for name in ("seeds", "steps", "simulated days", "commands", "violations"):
-        assert f"\n{name} " in f"\n{printed}"
-    assert "violations      0" in printed
-
-
-def test_the_command_prints_the_seed_that_repeats_a_failure(capsys, monkeypatch):
-    """A broken law is a non-zero exit, and a line to copy."""
-    monkeypatch.setattr(simulator.LawWitness, "after", _complain)
-    assert command.main(["--seed", "5", "--jobs", "1"]) == 1
-    printed = capsys.readouterr().out
-    assert "seed 5 breaks the law: rule 99: planted (seed 5, step 0)" in printed
-    assert "python -m fairnotice.testing.simulate --seed 5" in printed
-
-
-def test_the_command_reports_a_crash_of_the_engine(capsys, monkeypatch):
-    """An exception in the engine is a finding like any other."""
-    monkeypatch.setattr(Simulation, "run", lambda simulation: 1 / 0)
-    assert command.main(["--seed", "5", "--jobs", "1"]) == 1
-    assert "ZeroDivisionError" in capsys.readouterr().out
-
-
-def test_the_command_refuses_no_seeds(capsys):
-    """Nothing to run is wrong usage, not success."""
-    with pytest.raises(SystemExit, match="2"):
-        command.main(["--seeds", "0"])
-    assert "from 1 on" in capsys.readouterr().err
+def test_a_crash_names_seed_and_step(monkeypatch):
+    """So does an exception of the engine."""
+    monkeypatch.setattr("fairnotice.testing.stage.decide", lambda *_: {}["planted"])
+    with pytest.raises(KeyError) as caught:
+        simulate(3)
+    assert caught.value.__notes__ == ["seed 3, step 0"]

@@ -1,44 +1,96 @@
 """`make simulate`: many seeds of the simulator, side by side, and what came of them.
 
-python -m fairnotice.testing.simulate --seeds 200
-python -m fairnotice.testing.simulate --seed 17        # one seed, to repeat a failure
+make simulate SEEDS=200
+make simulate SEED=17                                           # one seed, to repeat a failure
+.venv/bin/python -m fairnotice.testing.simulate --seed 17       # the same
+.venv/bin/python -m fairnotice.testing.simulate --help          # and more
+
+Ended by 0 when every seed kept the law, 1 when one did not, 130 when somebody pressed Ctrl-C.
 """
 
 import argparse
 import os
+import shlex
+import signal
 import sys
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import Pool
+from pathlib import Path
+from typing import NamedTuple
 
+import fairnotice
 from fairnotice.clock import Clock, SystemClock
-from fairnotice.testing.simulator import STEPS, Run, simulate
+from fairnotice.testing.simulator import STEPS, Run, Simulation
 from fairnotice.testing.witness import LawBroken
+
+PACKAGE = Path(fairnotice.__file__).parent
+
+# Of a seed among many, only so much is shown: whoever repeats it sees the rest.
+VIOLATIONS_SHOWN = 3
+# A fleet of two hundred VMs is declared in one command.
+COMMAND_CHARACTERS_MAX = 2_000
+
+# What a shell says of a program that was ended by these signals.
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_NOBODY_READS = 128 + signal.SIGPIPE
+
+
+class Failure(NamedTuple):
+    """How a seed failed: in one line, in detail, and for whoever repeats it."""
+
+    seed: int
+    headline: str
+    violations: tuple[str, ...] = ()
+    # Of a crash only.
+    trace: str = ""
+    last_command: str = ""
+
+
+class Result(NamedTuple):
+    """What a seed did, and how it failed if it did."""
+
+    run: Run
+    failure: Failure | None = None
 
 
 def main(arguments: list[str] | None = None, clock: Clock | None = None) -> int:
-    """Run the seeds that were asked for; 1 where the law was broken."""
+    """Run the seeds that were asked for; the exit code."""
     options = _parser().parse_args(arguments)
     clock = clock or SystemClock()
-    first = options.first if options.seed is None else options.seed
-    seeds = range(first, first + (options.seeds if options.seed is None else 1))
+    one = options.seed is not None
+    seeds = [options.seed] if one else range(options.first, options.first + options.seeds)
     began = clock.monotonic()
-    runs, failures = _run(seeds, options.steps, options.jobs)
+    results: list[Result] = []
+    interrupted = False
+    try:
+        with _results([(seed, options.steps) for seed in seeds], options.jobs) as coming:
+            for result in coming:
+                results.append(result)
+                _show_progress(len(results), len(seeds))
+    except KeyboardInterrupt:
+        interrupted = True
     took = clock.monotonic() - began
-    for seed, what in failures:
-        print(f"\nseed {seed} breaks the law: {what}")
-        print(f"repeat it: python -m fairnotice.testing.simulate --seed {seed}")
-    print(_summary(runs, len(failures), took))
+    failures = [result.failure for result in results if result.failure is not None]
+    for failure in failures:
+        print(_report(failure, options.steps, alone=one))
+    if interrupted:
+        print(f"\ninterrupted after {len(results)} of {len(seeds)} seeds")
+    print(_summary([result.run for result in results], len(failures), took))
+    if interrupted:
+        return EXIT_INTERRUPTED
     return 1 if failures else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m fairnotice.testing.simulate",
+        prog=_program(),
         description="Drive random fleets through the law and look for violations.",
     )
     parser.add_argument("--seeds", type=_from_one, default=200, help="how many (200)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (0)")
-    parser.add_argument("--seed", type=int, help="this one only")
+    parser.add_argument("--seed", type=int, help="this one only, in full")
     parser.add_argument("--steps", type=_from_one, default=STEPS, help=f"of each seed ({STEPS})")
     parser.add_argument(
         "--jobs", type=_from_one, default=os.cpu_count() or 1, help="seeds side by side"
@@ -47,35 +99,88 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _from_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("give a whole number from 1 on")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"give a whole number from 1 on, not {text}")
+    return int(text)
 
 
-def _run(seeds: Iterable[int], steps: int, jobs: int) -> tuple[list[Run], list[tuple[int, str]]]:
-    runs: list[Run] = []
-    failures: list[tuple[int, str]] = []
-    work = [(seed, steps) for seed in seeds]
-    with Pool(min(jobs, len(work))) as pool:
-        for (seed, _), result in zip(work, pool.imap(_one, work), strict=True):
-            if isinstance(result, Run):
-                runs.append(result)
-            else:
-                failures.append((seed, result))
-            _show_progress(len(runs) + len(failures), len(work))
-    return runs, failures
+# ---- Running ----
 
 
-def _one(work: tuple[int, int]) -> Run | str:
-    """One seed's result, or in words how it broke the law or the engine."""
+@contextmanager
+def _results(work: list[tuple[int, int]], jobs: int) -> Iterator[Iterator[Result]]:
+    """The result of each seed, in order. A lone seed runs here, where a debugger can reach it."""
+    jobs = min(jobs, len(work))
+    if jobs == 1:
+        yield map(_one, work)
+        return
+    # Ctrl-C reaches every process of the terminal, and one is enough to say what was done. The
+    # workers inherit that it is blocked; here it is let through again once the pool stands,
+    # because an interrupt while it is being built leaves it hanging.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    with Pool(jobs) as pool:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        yield pool.imap(_one, work)
+
+
+def _one(work: tuple[int, int]) -> Result:
+    """What one seed did, and in words how it broke the law or the engine."""
     seed, steps = work
+    simulation = Simulation(seed, steps)
     try:
-        return simulate(seed, steps)
+        return Result(simulation.run())
     except LawBroken as broken:
-        return f"{broken} ({', '.join(broken.__notes__)})"
+        headline = f"seed {seed} breaks the law at step {simulation.step}:"
+        violations = tuple(f"rule {rule}: {what}" for rule, what in broken.violations)
+        failure = Failure(seed, headline, violations)
     except Exception as error:  # noqa: BLE001 - a crash of the engine is a finding like any other
-        return f"{type(error).__name__}: {error}"
+        what = traceback.format_exception_only(error)[-1].strip()
+        place = f"at step {simulation.step} ({_place(error)})"
+        headline = f"seed {seed} crashed the engine {place}: {what}"
+        failure = Failure(seed, headline, trace="".join(traceback.format_exception(error)))
+    last = _shortened(repr(simulation.stage.last_command))
+    return Result(simulation.so_far(), failure._replace(last_command=last))
+
+
+def _place(error: Exception) -> str:
+    """The innermost line of fairnotice that the exception went through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)]
+    frame = (ours or frames)[-1]
+    return f"{_from_here(frame.filename)}:{frame.lineno}"
+
+
+# ---- Printing ----
+
+
+def _from_here(path: str) -> str:
+    """The path as it is typed in the current directory."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+
+
+def _program() -> str:
+    """How this program is started by hand, with the interpreter that runs it now."""
+    return f"{shlex.quote(_from_here(sys.executable))} -m fairnotice.testing.simulate"
+
+
+def _shortened(text: str) -> str:
+    more = len(text) - COMMAND_CHARACTERS_MAX
+    return f"{text[:COMMAND_CHARACTERS_MAX]} ... ({more:,} more characters)" if more > 0 else text
+
+
+def _report(failure: Failure, steps: int, *, alone: bool) -> str:
+    """A failed seed on paper: short among others, in full alone, and how to repeat it."""
+    shown = failure.violations if alone else failure.violations[:VIOLATIONS_SHOWN]
+    more = len(failure.violations) - len(shown)
+    lines = ["", failure.headline, *(f"  {violation}" for violation in shown)]
+    if more:
+        lines.append(f"  and {more:,} more")
+    if alone:
+        lines += [f"last command: {failure.last_command}", *failure.trace.splitlines()]
+    of_steps = "" if steps == STEPS else f" --steps {steps}"
+    lines.append(f"repeat it: {_program()} --seed {failure.seed}{of_steps}")
+    return "\n".join(lines)
 
 
 def _show_progress(done: int, of: int) -> None:
@@ -84,23 +189,37 @@ def _show_progress(done: int, of: int) -> None:
         print(f"\r{done} of {of} seeds", end=end, file=sys.stderr, flush=True)
 
 
-def _summary(runs: list[Run], violations: int, took: float) -> str:
+def _summary(runs: list[Run], failed: int, took: float) -> str:
+    """What all seeds did together, those that failed until they did."""
+
     def total(what: str) -> int:
         return sum(getattr(run, what) for run in runs)
 
     days = sum(run.simulated_days for run in runs)
     rows = {
-        "seeds": f"{len(runs) + violations:,}",
+        "seeds": f"{len(runs):,}",
         "steps": f"{total('steps'):,}",
         "simulated days": f"{days:,.0f}",
         "commands": f"{total('commands'):,} ({total('refused'):,} refused)",
         "events": f"{total('events'):,}",
         "impacts": f"{total('impacts'):,}",
-        "violations": f"{violations:,}",
+        "seeds that failed": f"{failed:,}",
         "took": f"{took:.1f} s",
     }
-    return "\n".join(f"{name:<15} {value}" for name, value in rows.items())
+    return "\n".join(f"{name:<17} {value}" for name, value in rows.items())
+
+
+def _command() -> int:
+    """`main` for a shell: whoever stops reading (`| head`) gets no traceback for it."""
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would try once more to write what is left, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_NOBODY_READS
+    return code
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_command())

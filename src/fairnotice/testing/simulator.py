@@ -57,9 +57,10 @@ WEIGHTS: dict[str, int] = {
 
 
 class Run(NamedTuple):
-    """What one seed did."""
+    """What one seed did, to its end or until it failed."""
 
     seed: int
+    # Those that were completed.
     steps: int
     commands: int
     refused: int
@@ -104,12 +105,17 @@ class Simulation:
             self.stage.tick()
             if self.step % INDEXES_EVERY_STEPS == 0:
                 self._check_indexes()
+        self.step = self.steps
         self._bring_to_end()
         self._check_indexes()
+        return self.so_far()
+
+    def so_far(self) -> Run:
+        """What it has done until now."""
         passed = self.stage.clock.wall() - self.began
         return Run(
             self.seed,
-            self.steps,
+            self.step,
             self.stage.commands_count,
             self.refused,
             len(self.witness.events),
@@ -411,10 +417,10 @@ ACTIONS: dict[str, Callable[[Simulation], None]] = {
 
 
 def simulate(seed: int, steps: int = STEPS) -> Run:
-    """Run one seed to its end; LawBroken, naming seed and step, where the law is broken."""
+    """Run one seed to its end; LawBroken where the law is broken. What is raised names the step."""
     simulation = Simulation(seed, steps)
     try:
         return simulation.run()
-    except LawBroken as broken:
-        broken.add_note(f"seed {seed}, step {simulation.step}")
+    except Exception as error:
+        error.add_note(f"seed {seed}, step {simulation.step}")
         raise
