@@ -149,6 +149,17 @@ def test_rule_10_not_begun_is_believed_once_for_each_question():
     assert story.unchanged(not_begun).effects == ()
 
 
+def test_rule_10_under_way_is_an_answer_too():
+    """Asked once, the driver says that it goes on; a later "not begun" begins nothing."""
+    story = Story()
+    operation = story.restart_vm("db").operations[0]
+    story.approve("db")
+    story.restart()
+    key = f"{operation}/db"
+    story.tell(ask.ReportOutcome(key=key, outcome=Outcome.UNDER_WAY))
+    story.unchanged(ask.ReportOutcome(key=key, outcome=Outcome.NOT_BEGUN))
+
+
 FAR = datetime(9999, 12, 31, tzinfo=UTC)
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - that is the point
 BAD = {

@@ -101,6 +101,7 @@ def test_rule_10_after_a_crash_what_is_under_way_is_left_alone(takeover):
     """The driver goes on without us: nothing is begun, and its end is taken as it comes."""
     story, operation, key = under_restart()
     story.restart(takeover=takeover)
+    story.tell(ReportOutcome(key=key, outcome=Outcome.UNDER_WAY))
     story.unchanged(ReportOutcome(key=key, outcome=Outcome.UNDER_WAY))
     assert begun(story) == [key]
     story.report(key, Outcome.DONE)

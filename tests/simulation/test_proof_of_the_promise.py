@@ -163,10 +163,11 @@ def failures_called_completed(patch: Patch) -> None:
 def begun_again_at_every_word(patch: Patch) -> None:
     """A driver that says "not begun" twice is handed the impact twice."""
 
-    def begin_again(draft, impact):
-        draft.ask(BeginImpact(impact, 0))
+    def answered(draft, impact, *, begin):
+        if begin:
+            draft.ask(BeginImpact(impact, 0))
 
-    patch.setattr(impacts, "_begin_again", begin_again)
+    patch.setattr(impacts, "_answered", answered)
     happens_often(patch, "process_restarts", "driver_answers")
 
 

@@ -52,6 +52,7 @@ def _conflicting(
         for other_id in tables.platform_in_scope.get(scope, ()):
             other = tables.operations[other_id]
             if other.node != node and (
-                other.fault_domain != fault_domain or (scope, update_domain) not in other.touches
+                other.fault_domain != fault_domain
+                or any(name == scope and one != update_domain for name, one in other.touches)
             ):
                 yield scope, other

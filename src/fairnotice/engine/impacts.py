@@ -94,13 +94,13 @@ def report_outcome(draft: Draft, command: ReportOutcome) -> Accepted:
             rule=10,
         )
     if impact.live:
-        if command.outcome is Outcome.NOT_BEGUN:
-            _begin_again(draft, impact)
+        if command.outcome in (Outcome.NOT_BEGUN, Outcome.UNDER_WAY):
+            _answered(draft, impact, begin=command.outcome is Outcome.NOT_BEGUN)
         elif command.outcome is Outcome.DONE:
             end(draft, impact, Cause.DONE, command.reason)
         elif command.outcome is Outcome.FAILED:
             end(draft, impact, Cause.FAILED, command.reason or "the driver failed")
-        elif command.outcome is Outcome.UNKNOWN:
+        else:
             end(draft, impact, Cause.FAILED, OUTCOME_UNKNOWN)
             draft.warnings.append(f"What became of {impact.key} is unknown; look at {impact.vm}.")
     elif command.outcome is Outcome.DONE and impact.status is not ImpactStatus.DONE:
@@ -108,13 +108,14 @@ def report_outcome(draft: Draft, command: ReportOutcome) -> Accepted:
     return Accepted(operations=(impact.operation,))
 
 
-def _begin_again(draft: Draft, impact: Impact) -> None:
+def _answered(draft: Draft, impact: Impact, *, begin: bool) -> None:
     """What was not begun is begun: once, and only in answer to our own question."""
     if impact.asked:
         answered = impact._replace(asked=False)
         draft.record(ImpactAsked(draft.now, answered))
-        duration_seconds = draft.operations[impact.operation].duration_seconds
-        draft.ask(BeginImpact(answered, duration_seconds))
+        if begin:
+            duration_seconds = draft.operations[impact.operation].duration_seconds
+            draft.ask(BeginImpact(answered, duration_seconds))
 
 
 def ask_again(draft: Draft, impact: Impact) -> None:

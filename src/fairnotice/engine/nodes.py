@@ -187,7 +187,6 @@ def report_reachable(draft: Draft, command: ReportReachable) -> Accepted:
         draft.record(NodeReached(draft.now, node._replace(health=health)))
         for name in draft.vms_on_node.get(node.name, ()):
             draft.consider(draft.operations_on_vm.get(name, ()))
-        draft.consider(draft.operations_on_node.get(node.name, ()))
         wake_rollouts(draft, node.name)
     return Accepted()
 

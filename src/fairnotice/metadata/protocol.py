@@ -40,7 +40,9 @@ _NEVER = math.inf
 class Connection(asyncio.Protocol):
     """A connection and the request it is reading. One VM, or nobody we know, is at its end."""
 
-    def __init__(self, worker: Worker, door: Door) -> None:
+    def __init__(self, worker: Worker, door: Door, received: bytes = b"") -> None:
+        # What was received before the connection was handed over.
+        self._received = received
         # Per connection
         self.worker = worker
         self.door = door
@@ -82,6 +84,10 @@ class Connection(asyncio.Protocol):
         self._recognise()
         self.deadline = self.worker.monotonic() + self.worker.limits.request_seconds_max
         self.worker.connections.add(self)
+        if self._received:
+            # Here, before anything else can be received.
+            received, self._received = self._received, b""
+            self.data_received(received)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more: whatever was held for it is let go."""

@@ -14,6 +14,8 @@ SWEEP_SECONDS = 1.0
 # How many waiting connections are taken in one go before others get their turn.
 ACCEPT_AT_ONCE = 64
 RECEIVE_BYTES = 64 * 1024
+# What the buffer of a new connection takes at once in any case.
+SEND_BYTES = 4 * 1024
 
 
 class Listener:
@@ -84,19 +86,19 @@ class Listener:
             return None
         caller = caller_at(worker.board, self.door, address)
         answer = None if caller is None else worker.poll(request, caller)
-        return None if answer is None else answer.head + worker.date + answer.tail_close
+        if answer is None:
+            return None
+        whole = answer.head + worker.date + answer.tail_close
+        return whole if len(whole) <= SEND_BYTES else None
 
     async def _keep(self, connection: socket.socket, data: bytes) -> None:
         """Make an ordinary connection of it, and give it what was already received."""
         connection.setblocking(False)  # noqa: FBT003
-        protocol = Connection(self.worker, self.door)
+        protocol = Connection(self.worker, self.door, data)
         try:
             await self._loop.connect_accepted_socket(lambda: protocol, connection)
         except OSError:
             connection.close()
-            return
-        if data:
-            protocol.data_received(data)
 
 
 class Server:
