@@ -34,6 +34,9 @@ NO_APPROVALS_NOW = reply(503, faults.NO_APPROVALS_NOW, headers=b"Retry-After: 5\
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
+# How long somebody who is still sending may go on after he was answered.
+LINGER_SECONDS = 2.0
+
 _NEVER = math.inf
 
 
@@ -98,6 +101,13 @@ class Connection(asyncio.Protocol):
         self._stop_holding()
         if self._task is not None:
             self._task.cancel()
+
+    def eof_received(self) -> bool:
+        """It has said all it has to say; what it asked for is still answered."""
+        if self._is_waiting():
+            self._final = True
+            return True
+        return False
 
     def pause_writing(self) -> None:
         """It does not read what it asked for, so it may not ask for more."""
@@ -337,8 +347,13 @@ class Connection(asyncio.Protocol):
     def _close(self) -> None:
         self._final = self._closing = True
         self._queue.clear()
-        self.deadline = self.worker.monotonic() + self.worker.limits.request_seconds_max
-        self.transport.close()
+        self.deadline = self.worker.monotonic() + LINGER_SECONDS
+        if self._reading and self.transport.can_write_eof():
+            # It is still sending. A plain close would reset the connection, and the answer with
+            # it: say that nothing more comes, and let it finish for a while.
+            self.transport.write_eof()
+        else:
+            self.transport.close()
 
     def timed_out(self) -> None:
         """A request that is not finished in time is answered, an idle connection just ends."""
@@ -370,6 +385,9 @@ class Connection(asyncio.Protocol):
             request, body, too_large = self._queue.popleft()
             self._answer(request, body, too_large=too_large)
         if self._closing or self._is_waiting():
+            return
+        if self._final:
+            self._close()
             return
         self.transport.resume_reading()
         if self._reading:

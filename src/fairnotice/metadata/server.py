@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import socket
 from pathlib import Path
 
@@ -9,10 +10,14 @@ from fairnotice.metadata.identity import Door, caller_at
 from fairnotice.metadata.protocol import Connection
 from fairnotice.metadata.worker import Worker
 
+log = logging.getLogger(__name__)
+
 BACKLOG = 4_096
 SWEEP_SECONDS = 1.0
 # How many waiting connections are taken in one go before others get their turn.
 ACCEPT_AT_ONCE = 64
+# How long no connection is taken when there is no descriptor left for one.
+REST_SECONDS = 0.1
 RECEIVE_BYTES = 64 * 1024
 # What the buffer of a new connection takes at once in any case.
 SEND_BYTES = 4 * 1024
@@ -33,6 +38,7 @@ class Listener:
         self.sock = sock
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._resting: asyncio.TimerHandle | None = None
         sock.setblocking(False)  # noqa: FBT003 - the socket module's own
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 1)
@@ -47,6 +53,8 @@ class Listener:
 
     def close(self) -> None:
         """Listen no more."""
+        if self._resting is not None:
+            self._resting.cancel()
         self._loop.remove_reader(self.sock.fileno())
         self.sock.close()
 
@@ -54,10 +62,23 @@ class Listener:
         for _ in range(ACCEPT_AT_ONCE):
             try:
                 connection, peer = self.sock.accept()
-            except OSError:
-                # Nobody is waiting, or he has left already, or we are out of descriptors.
+            except (BlockingIOError, ConnectionError):
+                # Nobody is waiting, or he has left already.
+                return
+            except OSError as error:
+                self._rest(error)
                 return
             self._welcome(connection, peer[0] if isinstance(peer, tuple) and peer else "")
+
+    def _rest(self, error: OSError) -> None:
+        """Out of descriptors: whoever is waiting would wake us for ever, so look away a moment."""
+        log.warning("cannot take connections now: %s", error)
+        self._loop.remove_reader(self.sock.fileno())
+        self._resting = self._loop.call_later(REST_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._resting = None
+        self._loop.add_reader(self.sock.fileno(), self._accept)
 
     def _welcome(self, connection: socket.socket, address: str) -> None:
         try:
