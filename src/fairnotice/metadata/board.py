@@ -58,6 +58,10 @@ class Page:
         self.waiters: set[Waiter] | None = None
 
 
+# One for all: an empty frozenset takes 216 bytes.
+NOTHING_SEEN: frozenset[str] = frozenset()
+
+
 class Caller:
     """A VM as the endpoint knows it."""
 
@@ -73,7 +77,7 @@ class Caller:
         self.busy_until = 0.0
         # The last answer it was served, and the events it has seen of those still shown.
         self.served: Answer | None = None
-        self.seen: frozenset[str] = frozenset()
+        self.seen = NOTHING_SEEN
 
 
 class FirstSeen(NamedTuple):
@@ -181,7 +185,7 @@ class Board:
             self._first_seen.append(FirstSeen(event, caller.name, at))
         # What a newer api-version showed stays seen as long as it is shown in any.
         shown = caller.page.answers[-1].events
-        caller.seen = (caller.seen | answer.events) & shown if shown else frozenset()
+        caller.seen = (caller.seen | answer.events) & shown if shown else NOTHING_SEEN
 
     def take_first_seen(self) -> list[FirstSeen]:
         """What was gathered since the last time; it is handed on in batches."""
@@ -209,7 +213,7 @@ def _move(caller: Caller, page: Page) -> None:
     if before is page:
         return
     caller.page = page
-    caller.served, caller.seen = MOVED, frozenset()
+    caller.served, caller.seen = MOVED, NOTHING_SEEN
     waiting = {waiter for waiter in before.waiters or () if waiter.waits_as(caller)}
     if waiting:
         before.waiters = (before.waiters or set()) - waiting

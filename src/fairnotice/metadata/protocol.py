@@ -295,8 +295,11 @@ class Connection(asyncio.Protocol):
                 or reply(404, faults.unknown_name(request.name, nearest_names(board, request.name)))
             )
         self._recognise()
+        return self.caller or request.early or self._stranger()
+
+    def _stranger(self) -> Reply:
         unknown = faults.unknown_caller(self.address, hint=self.door.prefix_allowed)
-        return self.caller or request.early or reply(403, unknown)
+        return reply(403, unknown)
 
     def _recognise(self) -> None:
         """Say who is at the other end: he may have been removed since, or have become known."""
@@ -347,7 +350,8 @@ class Connection(asyncio.Protocol):
     def _close(self) -> None:
         self._final = self._closing = True
         self._queue.clear()
-        self.deadline = self.worker.monotonic() + LINGER_SECONDS
+        patience = LINGER_SECONDS if self._reading else self.worker.limits.idle_seconds_max
+        self.deadline = self.worker.monotonic() + patience
         if self._reading and self.transport.can_write_eof():
             # It is still sending. A plain close would reset the connection, and the answer with
             # it: say that nothing more comes, and let it finish for a while.
@@ -364,6 +368,12 @@ class Connection(asyncio.Protocol):
             self._refuse(TIMED_OUT, "not finished in time")
         else:
             self._close()
+
+    def end(self) -> None:
+        """The endpoint ends: whatever waits here is answered no more."""
+        self._final = self._closing = True
+        self._stop_holding()
+        self.transport.abort()
 
     # ---- Waiting ----
 

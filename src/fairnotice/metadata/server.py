@@ -167,4 +167,4 @@ class Server:
             self._sweeper.cancel()
             self._sweeper = None
         for connection in list(self.worker.connections):
-            connection.timed_out()
+            connection.end()

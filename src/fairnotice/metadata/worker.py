@@ -43,6 +43,9 @@ class Sweepable(Protocol):
     def timed_out(self) -> None:
         """Its time is over."""
 
+    def end(self) -> None:
+        """The endpoint ends, and so does it."""
+
 
 class Worker:
     """One endpoint process, as far as its connections are concerned."""

@@ -1,5 +1,6 @@
 """A stage whose documents are served: the law in memory behind a real metadata endpoint."""
 
+from datetime import timedelta
 from typing import Any
 
 from fairnotice.clock import Clock, SystemClock
@@ -26,6 +27,8 @@ class LiveStage(Stage):
     def __init__(self, timing: Timing = AZURE) -> None:
         super().__init__(timing)
         self.board = Board()
+        # The clock of the endpoint, which may be another one than the law's.
+        self.endpoint_clock: Clock = SystemClock()
         # A test may take the control plane away.
         self.away = False
 
@@ -45,9 +48,10 @@ class LiveStage(Stage):
         first_answer_delay_seconds: float = 0.0,
     ) -> Worker:
         """An endpoint process for this stage; the stage's own clock shows in Date if given."""
+        self.endpoint_clock = clock or self.endpoint_clock
         return Worker(
             self.board,
-            clock or SystemClock(),
+            self.endpoint_clock,
             self._approve,
             self._enable,
             rate_limit=rate_limit,
@@ -77,7 +81,11 @@ class LiveStage(Stage):
         """Hand on what the endpoint has gathered, as a batch."""
         now = self.clock.wall()
         seen = tuple(SeenBy(*first) for first in self.board.take_first_seen())
-        heard = tuple(Heard(scope, now) for scope, _ in self.board.take_heard(heard_every_seconds))
+        monotonic = self.endpoint_clock.monotonic()
+        heard = tuple(
+            Heard(scope, now - timedelta(seconds=monotonic - asked_at))
+            for scope, asked_at in self.board.take_heard(heard_every_seconds)
+        )
         if seen or heard:
             self.tell(ReportServed(heard=heard, seen=seen))
 
