@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,16 @@ class Number:
         if len(self.values) == 1:
             return "one run"
         return f"{_plain(min(self.values))} to {_plain(max(self.values))}"
+
+
+class LeftOut(NamedTuple):
+    """Something that could not be measured here, and why."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name:<58} left out: {self.reason}"
 
 
 def _plain(value: float) -> str:

@@ -53,6 +53,8 @@ def test_out_of_descriptors_is_not_the_end():
             await ask(served.port, last())
             loop = asyncio.get_running_loop()
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(get())
+            assert (await reader.readuntil(b"]}")).startswith(b"HTTP/1.1 200 ")
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             waiting = [socket.socket() for _ in range(20)]
             highest = max(vm.fileno() for vm in waiting)

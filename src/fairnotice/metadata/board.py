@@ -4,14 +4,13 @@ The board knows nothing of the law. Whoever feeds it says which VMs there are an
 scope's document; readers hold on to pages, not to documents.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from fairnotice.metadata.replies import Reply, reply
-from fairnotice.model import Document, Scope
+from fairnotice.model import Document, Node, Scope, Vm
 from fairnotice.wire.document import knows, render_all
-from fairnotice.wire.instance import Facts
 from fairnotice.wire.versions import SCHEDULED_EVENTS
 from fairnotice.words import ScopeKind
 
@@ -62,17 +61,38 @@ class Page:
 NOTHING_SEEN: frozenset[str] = frozenset()
 
 
+class About(NamedTuple):
+    """A VM and where it is: what an instance document says follows from it."""
+
+    vm: Vm
+    node: Node | None
+    scope: Scope
+    subscription_id: str
+    location: str
+
+
 class Caller:
     """A VM as the endpoint knows it."""
 
-    __slots__ = ("addresses", "busy_until", "facts", "name", "page", "seen", "served")
+    __slots__ = (
+        "about",
+        "addresses",
+        "busy_until",
+        "listener",
+        "name",
+        "page",
+        "seen",
+        "served",
+    )
 
-    def __init__(self, name: str, page: Page, facts: Facts | None = None) -> None:
+    def __init__(self, name: str, page: Page) -> None:
         self.name = name
         self.page = page
-        self.facts = facts
-        # The (listener, address) pairs it is known by.
-        self.addresses: tuple[tuple[str, str], ...] = ()
+        # What its instance document is made of when somebody asks.
+        self.about: About | None = None
+        # What it is known by.
+        self.listener = ""
+        self.addresses: tuple[str, ...] = ()
         # Rate: the instant at which its requests so far would have been due, evenly spaced.
         self.busy_until = 0.0
         # The last answer it was served, and the events it has seen of those still shown.
@@ -129,7 +149,7 @@ class Board:
         self.pages.pop(name, None)
 
     def put_caller(
-        self, name: str, scope: str, addresses: Iterable[str], *, listener: str = ""
+        self, name: str, scope: str, addresses: tuple[str, ...], *, listener: str = ""
     ) -> Caller:
         """A VM of a published scope, known by these addresses on this listener."""
         caller = self.callers.get(name)
@@ -137,12 +157,11 @@ class Board:
             caller = self.callers[name] = Caller(name, self.pages[scope])
         else:
             _move(caller, self.pages[scope])
-        known_by = tuple((listener, address) for address in addresses)
-        if known_by != caller.addresses:
+        if (listener, addresses) != (caller.listener, caller.addresses):
             self._forget_addresses(caller)
-            caller.addresses = known_by
+            caller.listener, caller.addresses = listener, addresses
             table = self.addresses.setdefault(listener, {})
-            for _, address in known_by:
+            for address in addresses:
                 table[address] = caller
         return caller
 
@@ -156,9 +175,10 @@ class Board:
     def _forget_addresses(self, caller: Caller) -> None:
         if caller.addresses:
             self.identities += 1
-        for listener, address in caller.addresses:
-            if self.addresses[listener].get(address) is caller:
-                del self.addresses[listener][address]
+        table = self.addresses.get(caller.listener, {})
+        for address in caller.addresses:
+            if table.get(address) is caller:
+                del table[address]
 
     # ---- Rendering ----
 
@@ -205,6 +225,12 @@ class Board:
                 page.heard_at = page.asked_at
                 heard.append((page.name, page.asked_at))
         return heard
+
+
+def is_known(etags: frozenset[bytes], caller: Caller, answer: Answer) -> bool:
+    """Whether the VM has this document already, by the ETags that it says it has."""
+    # An ETag of another scope may look the same: after a move it counts for nothing.
+    return answer.etag in etags and caller.served is not MOVED
 
 
 def _move(caller: Caller, page: Page) -> None:

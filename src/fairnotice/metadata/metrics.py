@@ -41,9 +41,10 @@ def _metrics(worker: Worker) -> Iterator[tuple[str, str, str, Iterable[Sample]]]
 
 def _requests(worker: Worker) -> Iterator[Sample]:
     counts = dict(worker.answers)
-    for version, polls in zip(SCHEDULED_EVENTS, worker.polls, strict=True):
-        if polls:
-            counts[200, version] = counts.get((200, version), 0) + polls
+    for status, polls in ((200, worker.polls), (304, worker.unchanged)):
+        for version, count in zip(SCHEDULED_EVENTS, polls, strict=True):
+            if count:
+                counts[status, version] = counts.get((status, version), 0) + count
     for (status, version), count in sorted(counts.items()):
         yield {"status": str(status), "api_version": version}, count
 

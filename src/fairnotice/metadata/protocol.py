@@ -14,12 +14,12 @@ from typing import Any, cast
 import httptools
 
 from fairnotice.errors import BadBody, Unavailable
-from fairnotice.metadata.board import Caller, Page
+from fairnotice.metadata.board import Caller, Page, is_known
 from fairnotice.metadata.identity import Door, caller_at, nearest_names
 from fairnotice.metadata.rate import admit, retry_after_seconds
 from fairnotice.metadata.replies import NOT_MODIFIED, OK, Reply, compose, reply
 from fairnotice.metadata.request import NOT_FOUND, Raw, Request, Target, understand
-from fairnotice.metadata.respond import Later, is_known, respond
+from fairnotice.metadata.respond import Later, respond
 from fairnotice.metadata.worker import Worker
 from fairnotice.wire import faults, start_requests
 
@@ -104,7 +104,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """It has said all it has to say; what it asked for is still answered."""
-        if self._is_waiting():
+        if self._held is None and self._is_waiting():
             self._final = True
             return True
         return False
@@ -413,7 +413,7 @@ class Connection(asyncio.Protocol):
             worker.board.unreported.add(page.name)
         # Whatever the scope has become meanwhile, this is what is shown now.
         answer = caller.page.answers[request.version]
-        if not is_known(request, caller, answer):
+        if not is_known(request.etags, caller, answer):
             self._serve(request, caller, answer.full, worker.monotonic())
         elif request.wait_seconds:
             self._hold(request, caller)
@@ -453,7 +453,7 @@ class Connection(asyncio.Protocol):
         _, request, caller, _ = held
         self._stop_holding()
         answer = caller.page.answers[request.version]
-        shown = answer.unchanged if is_known(request, caller, answer) else answer.full
+        shown = answer.unchanged if is_known(request.etags, caller, answer) else answer.full
         self._write(request, _preferred(shown, request.wait_seconds))
         caller.page.asked_at = self.worker.monotonic()
         if shown is answer.full and caller.served is not answer:

@@ -57,7 +57,7 @@ class Request(NamedTuple):
     name: str | None = None
     path: tuple[str, ...] = ()
     text: bool = False
-    # A poll like nearly all: GET of the document, nothing wrong with it, no condition.
+    # A poll like nearly all: GET of the document, nothing wrong with it, nothing to wait for.
     plain: bool = False
 
 
@@ -143,12 +143,13 @@ def _with_parameters(request: Request, query: str, headers: dict[bytes, bytes]) 
         return request._replace(late=late)
     etags = frozenset() if request.post else _etags(headers.get(b"if-none-match", b""))
     served = version in versions.SCHEDULED_EVENTS
-    plain = request.target is Target.EVENTS and not request.post and not etags
+    waits = _wait_seconds(headers.get(b"prefer", b""))
+    plain = request.target is Target.EVENTS and not request.post and not (etags and waits)
     return request._replace(
         version=versions.SCHEDULED_EVENTS.index(version) if version and served else 0,
         api_version=version or "",
         etags=etags,
-        wait_seconds=_wait_seconds(headers.get(b"prefer", b"")),
+        wait_seconds=waits,
         text=(parameters or {}).get("format", "").lower() == "text",
         plain=plain and request.name is None and not request.kept,
     )

@@ -3,7 +3,7 @@
 from enum import Enum
 from functools import lru_cache
 
-from fairnotice.metadata.board import MOVED, Answer, Caller
+from fairnotice.metadata.board import Caller, is_known
 from fairnotice.metadata.replies import JSON, OK, TEXT, Reply, reply
 from fairnotice.metadata.request import Request, Target
 from fairnotice.wire import faults, instance, versions
@@ -48,21 +48,21 @@ def _events(request: Request, caller: Caller) -> Reply | Later:
     if not page.enabled:
         return Later.ENABLE
     answer = page.answers[request.version]
-    if not is_known(request, caller, answer):
+    if not is_known(request.etags, caller, answer):
         return answer.full
     return Later.HOLD if request.wait_seconds else answer.unchanged
 
 
-def is_known(request: Request, caller: Caller, answer: Answer) -> bool:
-    """Whether the VM has this document already, by what it says itself."""
-    # An ETag of another scope may look the same: after a move it counts for nothing.
-    return answer.etag in request.etags and caller.served is not MOVED
-
-
 def _instance(request: Request, caller: Caller) -> Reply:
-    if caller.facts is None:
+    about = caller.about
+    if about is None:
         return NOT_READY
-    status, body = instance.answer(
-        caller.facts, request.path, request.api_version, text=request.text
+    facts = instance.facts_of(
+        about.vm,
+        about.node,
+        about.scope,
+        subscription_id=about.subscription_id,
+        location=about.location,
     )
+    status, body = instance.answer(facts, request.path, request.api_version, text=request.text)
     return reply(status, body, content_type=TEXT if request.text and status == OK else JSON)

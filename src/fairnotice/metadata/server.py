@@ -106,11 +106,12 @@ class Listener:
         if request is None or not (request.plain and request.close):
             return None
         caller = caller_at(worker.board, self.door, address)
-        answer = None if caller is None else worker.poll(request, caller)
-        if answer is None:
+        if caller is None or not caller.page.enabled:
             return None
-        whole = answer.head + worker.date + answer.tail_close
-        return whole if len(whole) <= SEND_BYTES else None
+        if len(caller.page.answers[request.version].full.tail_close) > SEND_BYTES:
+            return None
+        answer = worker.poll(request, caller)
+        return None if answer is None else answer.head + worker.date + answer.tail_close
 
     async def _keep(self, connection: socket.socket, data: bytes) -> None:
         """Make an ordinary connection of it, and give it what was already received."""

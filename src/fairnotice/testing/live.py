@@ -9,12 +9,11 @@ from fairnotice.engine.changes import Change, Removal
 from fairnotice.engine.commands import Approve, Command, Heard, ReportServed, SeenBy
 from fairnotice.engine.fleet import Fleet
 from fairnotice.errors import Unavailable
-from fairnotice.metadata.board import Board
+from fairnotice.metadata.board import About, Board
 from fairnotice.metadata.rate import DEFAULT, Rate
 from fairnotice.metadata.worker import Limits, Worker
 from fairnotice.model import Node, Requester, Scope, Vm
 from fairnotice.testing.stage import Stage
-from fairnotice.wire.instance import facts_of
 from fairnotice.words import Role
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
@@ -119,6 +118,4 @@ def publish(board: Board, fleet: Fleet, changes: tuple[Change[Any], ...]) -> Non
 def _put_caller(board: Board, fleet: Fleet, vm: Vm) -> None:
     caller = board.put_caller(vm.name, vm.scope, vm.addresses)
     node = None if vm.node is None else fleet.nodes[vm.node]
-    caller.facts = facts_of(
-        vm, node, fleet.scopes[vm.scope], subscription_id=SUBSCRIPTION, location=LOCATION
-    )
+    caller.about = About(vm, node, fleet.scopes[vm.scope], SUBSCRIPTION, LOCATION)

@@ -1,0 +1,56 @@
+"""Boards to measure with: the fleets of fleets.py as an endpoint shows them, all scopes enabled."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import NAMESPACE_URL, uuid5
+
+from bench.fleets import LISTENING, START, carry_out, specification
+from fairnotice.engine import Fleet
+from fairnotice.engine.commands import ApplyFleet
+from fairnotice.metadata.board import Board
+from fairnotice.model import Document, Event, Scope
+from fairnotice.testing.live import publish
+from fairnotice.words import EventSource, EventStatus, EventType, ScopeKind
+
+NOTICE = timedelta(minutes=15)
+
+
+def board_of(vms: int) -> Board:
+    """The board of a fleet of so many VMs, nothing pending; the fleet itself is let go."""
+    fleet = Fleet(LISTENING)
+    decision = carry_out(fleet, ApplyFleet(spec=specification(vms)), START)
+    board = Board()
+    publish(board, fleet, decision.changes)
+    for scope in fleet.scopes.values():
+        board.publish(enabled(scope), Document(scope.incarnation))
+    return board
+
+
+def enabled(scope: Scope) -> Scope:
+    """The scope once somebody has asked."""
+    return scope._replace(enabled_at=START.wall, enablings=1)
+
+
+def scope_of(name: str) -> Scope:
+    """An enabled scope of any number of VMs."""
+    return enabled(Scope(f"cloud-service:{name}", ScopeKind.CLOUD_SERVICE, name))
+
+
+def document_of(scope: Scope, incarnation: int, resources: Sequence[str]) -> Document:
+    """A document with one event, another one in each incarnation, that hits these VMs."""
+    event = Event(
+        id=str(uuid5(NAMESPACE_URL, f"{scope.name}/{incarnation}")).upper(),
+        operation=f"operation-{incarnation}",
+        scope=scope.name,
+        type=EventType.FREEZE,
+        source=EventSource.PLATFORM,
+        status=EventStatus.SCHEDULED,
+        resources=tuple(resources),
+        revision=1,
+        announced_at=START.wall,
+        not_before=START.wall + NOTICE,
+        notice_seconds=NOTICE.total_seconds(),
+        description="Host server is undergoing maintenance.",
+        duration_seconds=9,
+    )
+    return Document(incarnation, (event,))
