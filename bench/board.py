@@ -34,7 +34,7 @@ def _publishing(board: Board, vms: int, publications: int) -> Iterator[Number]:
     names = [f"hundred-{number:02}" for number in range(SCOPE_VMS)]
     board.publish(scope, document_of(scope, 1, names))
     for number, name in enumerate(names):
-        board.put_caller(name, scope.name, [f"11.0.0.{number}"])
+        board.put_caller(name, scope.name, (f"11.0.0.{number}",))
     milliseconds = []
     for incarnation in range(2, publications + 2):
         document = document_of(scope, incarnation, names)

@@ -84,7 +84,8 @@ class Endpoint:
 
 def _give_addresses(board: Board, together: Scope, count: int) -> None:
     for number, (name, caller) in enumerate(tuple(board.callers.items())):
-        addresses = [address_of(number), *([ADDRESS] if name == POLLED_VM else [])]
+        own = (address_of(number),)
+        addresses = (*own, ADDRESS) if name == POLLED_VM else own
         board.put_caller(name, together.name if number < count else caller.page.name, addresses)
 
 
