@@ -1,5 +1,6 @@
 """Pages say what the code says, the generated ones and the tables too, or a test here fails."""
 
+import ast
 import re
 from dataclasses import fields
 from enum import StrEnum
@@ -197,3 +198,52 @@ def test_how_a_scope_is_called_is_written_where_it_is_looked_for(kind):
 
     for text in (specification(), glossary, Heard.__doc__, Stage.document.__doc__):
         assert f"`{form}`" in (text or "")
+
+
+# ---- Compatibility ----
+
+
+def named_tests(page: str) -> list[tuple[str, str]]:
+    """The tests that a page names as `tests/….py::test_…`: file and function."""
+    return re.findall(r"(tests/[\w/]+\.py)::(\w+)", page)
+
+
+def lost_tests(page: str) -> list[str]:
+    """The tests that a page names and that are not there, at the top of their file."""
+    return [f"{path}::{name}" for path, name in named_tests(page) if name not in functions_of(path)]
+
+
+def functions_of(path: str) -> set[str]:
+    """The functions at the top of a file of the repository; none if there is no such file."""
+    file = ROOT / path
+    tree = ast.parse(file.read_text("utf-8") if file.is_file() else "")
+    return {
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def test_the_tests_that_prove_compatibility_exist():
+    """Each line of docs/compatibility.md names tests there are, or says that there is none."""
+    page = (ROOT / "docs" / "compatibility.md").read_text("utf-8")
+    rows = [
+        line for line in page.splitlines() if re.search(r"\| (kept|our choice|differs) \|", line)
+    ]
+
+    assert rows
+    assert [row for row in rows if not named_tests(row) and not row.endswith("| none |")] == []
+    assert lost_tests(page) == []
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        "tests/test_docs.py::test_that_nobody_wrote",
+        "tests/test_docs.py::test_the_tests_that_prove",
+        "tests/wire/test_nothing.py::test_the_tests_that_prove_compatibility_exist",
+    ],
+)
+def test_a_lost_proof_is_found(lost):
+    """A name that nobody wrote, half a name, and a file that is not there."""
+    there = "tests/test_docs.py::test_the_tests_that_prove_compatibility_exist"
+
+    assert lost_tests(f"| a | kept | `{there}`, `{lost}` |") == [lost]
