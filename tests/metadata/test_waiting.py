@@ -274,8 +274,23 @@ def test_a_vm_that_is_removed_while_it_waits_costs_nobody_anything(wireless):
 
     assert [answer.status for answer in other.read()] == [200]
     world.advance(seconds=51)
-    assert not gone.received or gone.read()[0].status in (200, 304, 403)
     assert world.worker.held_count == 0
+    assert world.stage.only(WEB).id.encode() not in gone.received, "it is a stranger now"
+    assert [answer.status for answer in gone.read()] in ([], [304], [403])
+
+
+def test_an_address_that_is_another_vms_now_is_not_told_what_the_former_waited_for(wireless):
+    """web-0 waits, its address becomes batch_0's, web changes: 10.0.0.1 learns nothing of web."""
+    world = wireless()
+    vm = world.connect(WEB_0)
+    waiting(vm, 50)
+    spec, now = served_sample(), {"web-0": ("10.0.0.9",), "batch_0": (WEB_0,)}
+    vms = tuple(one._replace(addresses=now.get(one.name, one.addresses)) for one in spec.vms)
+    world.run(lambda: world.stage.tell(ApplyFleet(spec=spec._replace(vms=vms))))
+    world.run(lambda: world.stage.restart_vm("web-1"))
+    world.advance(seconds=51)
+
+    assert world.stage.only(WEB).id.encode() not in vm.received
 
 
 def test_a_vm_that_changes_its_scope_while_it_waits_is_woken_by_the_new_one(wireless):

@@ -4,6 +4,7 @@ The board knows nothing of the law. Whoever feeds it says which VMs there are an
 scope's document; readers hold on to pages, not to documents.
 """
 
+import math
 from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -77,6 +78,7 @@ class Caller:
     __slots__ = (
         "about",
         "addresses",
+        "asked_at",
         "busy_until",
         "listener",
         "name",
@@ -93,6 +95,8 @@ class Caller:
         # What it is known by.
         self.listener = ""
         self.addresses: tuple[str, ...] = ()
+        # When it last asked for its document, in monotonic seconds.
+        self.asked_at = -math.inf
         # Rate: the instant at which its requests so far would have been due, evenly spaced.
         self.busy_until = 0.0
         # The last answer it was served, and the events it has seen of those still shown.

@@ -50,9 +50,8 @@ def _requests(worker: Worker) -> Iterator[Sample]:
 
 
 def _seen_lately(worker: Worker) -> int:
-    """A VM's rate is reckoned to just after its last request, so that says when it was."""
     since = worker.monotonic() - 60.0
-    return sum(caller.busy_until > since for caller in worker.board.callers.values())
+    return sum(caller.asked_at > since for caller in worker.board.callers.values())
 
 
 def _line(name: str, labels: dict[str, str], value: float) -> str:

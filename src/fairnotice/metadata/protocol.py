@@ -322,7 +322,7 @@ class Connection(asyncio.Protocol):
             self._write(request, answer)
         if request.target is Target.EVENTS and answer.status in (OK, NOT_MODIFIED):
             page = caller.page
-            page.asked_at = now
+            page.asked_at = caller.asked_at = now
             if not page.enabled:
                 self.worker.board.unreported.add(page.name)
             shown = page.answers[request.version]
@@ -455,7 +455,7 @@ class Connection(asyncio.Protocol):
         answer = caller.page.answers[request.version]
         shown = answer.unchanged if is_known(request.etags, caller, answer) else answer.full
         self._write(request, _preferred(shown, request.wait_seconds))
-        caller.page.asked_at = self.worker.monotonic()
+        caller.page.asked_at = caller.asked_at = self.worker.monotonic()
         if shown is answer.full and caller.served is not answer:
             self.worker.board.note(caller, answer, self.worker.clock.wall())
         self._go_on()

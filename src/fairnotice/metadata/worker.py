@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from fairnotice.clock import Clock
+from fairnotice.errors import UsageError
 from fairnotice.metadata import rate
 from fairnotice.metadata.board import Board, Caller, is_known
 from fairnotice.metadata.rate import Rate, admit
@@ -16,6 +17,9 @@ from fairnotice.wire.versions import SCHEDULED_EVENTS
 # Requests whose bytes are remembered, and how long such a request may be.
 KNOWN_MAX = 8_192
 KNOWN_BYTES_MAX = 1_024
+
+# Azure lets the first answer of a scope wait up to two minutes.
+FIRST_ANSWER_DELAY_SECONDS_MAX = 120
 
 
 class Limits(NamedTuple):
@@ -61,6 +65,11 @@ class Worker:
         limits: Limits | None = None,
         first_answer_delay_seconds: float = 0.0,
     ) -> None:
+        if not 0 <= first_answer_delay_seconds <= FIRST_ANSWER_DELAY_SECONDS_MAX:
+            raise UsageError(
+                f"first_answer_delay_seconds is {first_answer_delay_seconds}; "
+                f"give 0 to {FIRST_ANSWER_DELAY_SECONDS_MAX}"
+            )
         self.board = board
         self.clock = clock
         self.monotonic = clock.monotonic
@@ -99,7 +108,7 @@ class Worker:
         if now >= self.date_until:
             self.renew_date(now)
         answer = page.answers[request.version]
-        page.asked_at = now
+        page.asked_at = caller.asked_at = now
         if request.etags and is_known(request.etags, caller, answer):
             self.unchanged[request.version] += 1
             return answer.unchanged
