@@ -11,7 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 
-from bench.boards import board_of, document_of, scope_of
+from bench.boards import board_of, board_on, document_of, fleet_of, scope_of
 from bench.fleets import START
 from bench.numbers import Number
 from fairnotice.metadata.board import Board
@@ -50,24 +50,19 @@ def _publishing(board: Board, vms: int, publications: int) -> Iterator[Number]:
 
 
 def _memory(vms: int) -> Iterator[Number]:
-    """With what /metadata/instance says of each VM, which is held to the limit, and without."""
+    """What a board takes beside the fleet that feeds it, whose rows it points to."""
+    fleet, changes = fleet_of(vms)
     tracemalloc.start()
     before = _bytes_alive()
-    board = board_of(vms)
+    board = board_on(fleet, changes)
     _everybody_asks(board)
-    whole = _bytes_alive() - before
-    for caller in board.callers.values():
-        caller.about = None
-    without_facts = _bytes_alive() - before
+    beside = _bytes_alive() - before
     tracemalloc.stop()
     yield Number(
         name=f"memory per VM on the board, {vms:,} VMs",
-        values=[whole / vms],
+        values=[beside / vms],
         unit="bytes",
         at_most=BYTES_AT_MOST,
-    )
-    yield Number(
-        name="  of it all but the instance facts", values=[without_facts / vms], unit="bytes"
     )
 
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from bench.fleets import LISTENING, START, carry_out, specification
 from fairnotice.engine import Fleet
+from fairnotice.engine.changes import Change
 from fairnotice.engine.commands import ApplyFleet
 from fairnotice.metadata.board import Board
 from fairnotice.model import Document, Event, Scope
@@ -14,13 +16,25 @@ from fairnotice.words import EventSource, EventStatus, EventType, ScopeKind
 
 NOTICE = timedelta(minutes=15)
 
+Changes = tuple[Change[Any], ...]
+
 
 def board_of(vms: int) -> Board:
     """The board of a fleet of so many VMs, nothing pending; the fleet itself is let go."""
+    return board_on(*fleet_of(vms))
+
+
+def fleet_of(vms: int) -> tuple[Fleet, Changes]:
+    """A fleet of so many VMs, and the changes that made it."""
     fleet = Fleet(LISTENING)
     decision = carry_out(fleet, ApplyFleet(spec=specification(vms)), START)
+    return fleet, decision.changes
+
+
+def board_on(fleet: Fleet, changes: Changes) -> Board:
+    """The board that such a fleet feeds, everybody listening."""
     board = Board()
-    publish(board, fleet, decision.changes)
+    publish(board, fleet, changes)
     for scope in fleet.scopes.values():
         board.publish(enabled(scope), Document(scope.incarnation))
     return board
