@@ -2,6 +2,7 @@
 
 SEEDS ?= 200
 JOBS ?= 2
+FUZZ_SECONDS ?= 120
 PY := .venv/bin/python
 STAMP := .venv/.installed
 
@@ -50,6 +51,8 @@ simulate: install ## random fleets under the law; SEEDS=200, or one: SEED=17
 soak: install ## ten times the seeds, and Hypothesis with fresh chance
 	$(PY) -m fairnotice.testing.simulate --seeds $$(($(SEEDS) * 10))
 	$(PY) -m pytest -n $(JOBS) --hypothesis-profile=soak tests/simulation/test_state_machine.py tests/metadata/test_pieces.py
+	$(PY) -m pip --disable-pip-version-check install --quiet --requirement requirements-fuzz.lock
+	$(PY) -m tests.metadata.fuzz_requests -max_total_time=$(FUZZ_SECONDS)
 
 diagram: install ## draw docs/reference/states.md from engine/transitions.py
 	$(PY) scripts/diagram.py

@@ -131,6 +131,6 @@ def test_a_batch_that_could_not_be_handed_on_is_kept(wireless):
     board = world.worker.board
     batch = board.take_first_seen()
     world.ask(get(), WEB_1)
-    board.give_back(batch)
+    board.give_back(batch, [])
 
     assert [first.vm for first in board.take_first_seen()] == ["web-0", "web-1"]

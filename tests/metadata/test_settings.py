@@ -35,3 +35,22 @@ def test_the_metrics_tell_what_was_answered(wireless):
     before = world.worker.board.published_count
     world.stage.restart_vm("web-0")
     assert f"fairnotice_metadata_documents_published_total {before + 1}" in exposition(world.worker)
+
+
+def test_what_could_not_be_handed_on_is_handed_on_later(wireless):
+    """The control plane is away when the batch is due; nothing of it is lost."""
+    world = wireless(listening=())
+    world.stage.away = True
+    world.ask(get())
+    world.run(world.stage.report_served)
+    world.stage.away = False
+    world.run(world.stage.report_served)
+    assert world.stage.scope("availability-set:web").enabled
+
+
+def test_a_vm_is_known_on_several_listeners(wireless):
+    """Two networks, two addresses, one VM; the one does not take the other away."""
+    board = wireless().worker.board
+    caller = board.put_caller("db", "vm:db", ("10.9.9.9",), listener="blue")
+    assert board.addresses["blue"]["10.9.9.9"] is caller
+    assert caller in board.addresses[""].values()

@@ -80,7 +80,6 @@ class Caller:
         "addresses",
         "asked_at",
         "busy_until",
-        "listener",
         "name",
         "page",
         "seen",
@@ -92,9 +91,8 @@ class Caller:
         self.page = page
         # What its instance document is made of when somebody asks.
         self.about: About | None = None
-        # What it is known by.
-        self.listener = ""
-        self.addresses: tuple[str, ...] = ()
+        # The (listener, address) pairs it is known by.
+        self.addresses: tuple[tuple[str, str], ...] = ()
         # When it last asked for its document, in monotonic seconds.
         self.asked_at = -math.inf
         # Rate: the instant at which its requests so far would have been due, evenly spaced.
@@ -155,18 +153,19 @@ class Board:
     def put_caller(
         self, name: str, scope: str, addresses: tuple[str, ...], *, listener: str = ""
     ) -> Caller:
-        """A VM of a published scope, known by these addresses on this listener."""
+        """A VM of a published scope, known by these addresses on this listener from now on."""
         caller = self.callers.get(name)
         if caller is None:
             caller = self.callers[name] = Caller(name, self.pages[scope])
         else:
             _move(caller, self.pages[scope])
-        if (listener, addresses) != (caller.listener, caller.addresses):
+        elsewhere = tuple(pair for pair in caller.addresses if pair[0] != listener)
+        known_by = (*elsewhere, *((listener, address) for address in addresses))
+        if known_by != caller.addresses:
             self._forget_addresses(caller)
-            caller.listener, caller.addresses = listener, addresses
-            table = self.addresses.setdefault(listener, {})
-            for address in addresses:
-                table[address] = caller
+            caller.addresses = known_by
+            for place, address in known_by:
+                self.addresses.setdefault(place, {})[address] = caller
         return caller
 
     def remove_caller(self, name: str) -> None:
@@ -179,10 +178,9 @@ class Board:
     def _forget_addresses(self, caller: Caller) -> None:
         if caller.addresses:
             self.identities += 1
-        table = self.addresses.get(caller.listener, {})
-        for address in caller.addresses:
-            if table.get(address) is caller:
-                del table[address]
+        for listener, address in caller.addresses:
+            if self.addresses[listener].get(address) is caller:
+                del self.addresses[listener][address]
 
     # ---- Rendering ----
 
@@ -216,9 +214,10 @@ class Board:
         gathered, self._first_seen = self._first_seen, []
         return gathered
 
-    def give_back(self, gathered: list[FirstSeen]) -> None:
+    def give_back(self, gathered: list[FirstSeen], heard: list[tuple[str, float]]) -> None:
         """The batch could not be handed on: keep it for the next."""
         self._first_seen[:0] = gathered
+        self.unreported.update(scope for scope, _ in heard)
 
     def take_heard(self, every_seconds: float) -> list[tuple[str, float]]:
         """Scopes that asked so long after they were last reported, and when, monotonic."""
@@ -234,7 +233,7 @@ class Board:
 def is_known(etags: frozenset[bytes], caller: Caller, answer: Answer) -> bool:
     """Whether the VM has this document already, by the ETags that it says it has."""
     # An ETag of another scope may look the same: after a move it counts for nothing.
-    return answer.etag in etags and caller.served is not MOVED
+    return (answer.etag in etags or b"*" in etags) and caller.served is not MOVED
 
 
 def _move(caller: Caller, page: Page) -> None:

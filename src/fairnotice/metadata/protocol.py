@@ -452,6 +452,10 @@ class Connection(asyncio.Protocol):
             return
         _, request, caller, _ = held
         self._stop_holding()
+        if self._caller_of(request) is not caller:
+            # The VM that began to wait is gone, or its address is another's now.
+            self._write(request._replace(close=True), self._stranger())
+            return
         answer = caller.page.answers[request.version]
         shown = answer.unchanged if is_known(request.etags, caller, answer) else answer.full
         self._write(request, _preferred(shown, request.wait_seconds))

@@ -39,6 +39,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._resting: asyncio.TimerHandle | None = None
+        self._short = False
         sock.setblocking(False)  # noqa: FBT003 - the socket module's own
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 1)
@@ -68,11 +69,14 @@ class Listener:
             except OSError as error:
                 self._rest(error)
                 return
+            self._short = False
             self._welcome(connection, peer[0] if isinstance(peer, tuple) and peer else "")
 
     def _rest(self, error: OSError) -> None:
         """Out of descriptors: whoever is waiting would wake us for ever, so look away a moment."""
-        log.warning("cannot take connections now: %s", error)
+        if not self._short:
+            log.warning("cannot take connections now: %s", error)
+        self._short = True
         self._loop.remove_reader(self.sock.fileno())
         self._resting = self._loop.call_later(REST_SECONDS, self._look_again)
 

@@ -78,15 +78,18 @@ class LiveStage(Stage):
 
     def report_served(self, heard_every_seconds: float = 3600.0) -> None:
         """Hand on what the endpoint has gathered, as a batch."""
-        now = self.clock.wall()
-        seen = tuple(SeenBy(*first) for first in self.board.take_first_seen())
-        monotonic = self.endpoint_clock.monotonic()
-        heard = tuple(
-            Heard(scope, now - timedelta(seconds=monotonic - asked_at))
-            for scope, asked_at in self.board.take_heard(heard_every_seconds)
-        )
-        if seen or heard:
-            self.tell(ReportServed(heard=heard, seen=seen))
+        seen = self.board.take_first_seen()
+        heard = self.board.take_heard(heard_every_seconds)
+        if self.away:
+            self.board.give_back(seen, heard)
+        elif seen or heard:
+            now, monotonic = self.clock.wall(), self.endpoint_clock.monotonic()
+            asked = (now - timedelta(seconds=monotonic - asked_at) for _, asked_at in heard)
+            report = ReportServed(
+                heard=tuple(Heard(scope, at) for (scope, _), at in zip(heard, asked, strict=True)),
+                seen=tuple(SeenBy(*first) for first in seen),
+            )
+            self.tell(report)
 
 
 def publish(board: Board, fleet: Fleet, changes: tuple[Change[Any], ...]) -> None:
