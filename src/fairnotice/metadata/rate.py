@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 from fairnotice.metadata.board import Caller
 
+# Sums of intervals are not exact.
+ROUNDING_SECONDS = 1e-9
+
 
 class Rate(NamedTuple):
     """At most so many requests a second in the long run, and so many at once."""
@@ -32,7 +35,7 @@ def admit(caller: Caller, now: float, rate: Rate) -> bool:
     """Count a request, and say whether it was within the rate."""
     busy_until = caller.busy_until
     busy_until = (max(now, busy_until)) + rate.interval_seconds
-    if busy_until - now > rate.burst_seconds + 1e-9:
+    if busy_until - now > rate.burst_seconds + ROUNDING_SECONDS:
         return False
     caller.busy_until = busy_until
     return True

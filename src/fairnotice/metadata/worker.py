@@ -8,7 +8,7 @@ from fairnotice.clock import Clock
 from fairnotice.errors import UsageError
 from fairnotice.metadata import rate
 from fairnotice.metadata.board import Board, Caller, is_known
-from fairnotice.metadata.rate import Rate, admit
+from fairnotice.metadata.rate import ROUNDING_SECONDS, Rate
 from fairnotice.metadata.replies import Reply
 from fairnotice.metadata.request import Request
 from fairnotice.wire.document import rfc1123
@@ -103,8 +103,15 @@ class Worker:
         if not page.enabled:
             return None
         now = self.now = self.monotonic()
-        if self.rate_limit is not None and not admit(caller, now, self.rate_limit):
-            return None
+        rate_limit = self.rate_limit
+        if rate_limit is not None:
+            # rate.admit, written out: measured, 0.3 of 7.7 µs a poll.
+            interval_seconds, burst_seconds = rate_limit
+            before = caller.busy_until
+            busy_until = (before if before > now else now) + interval_seconds  # noqa: FURB136 - a call
+            if busy_until - now > burst_seconds + ROUNDING_SECONDS:
+                return None
+            caller.busy_until = busy_until
         if now >= self.date_until:
             self.renew_date(now)
         answer = page.answers[request.version]
