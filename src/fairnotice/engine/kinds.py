@@ -36,6 +36,19 @@ class Kind(NamedTuple):
     power: bool = False
 
 
+# An evacuation moves VMs as any live migration does; it only asks for a whole node.
+_MIGRATION = Kind(
+    impact=ImpactKind.MIGRATE,
+    event_type=EventType.FREEZE,
+    source=EventSource.PLATFORM,
+    description=LIVE_MIGRATION,
+    duration_seconds=5,
+    on_node=True,
+    apart=True,
+    counts_announced=True,
+    moves=True,
+)
+
 KINDS: Mapping[OperationKind, Kind] = {
     OperationKind.HOST_UPDATE: Kind(
         impact=ImpactKind.FREEZE,
@@ -61,28 +74,8 @@ KINDS: Mapping[OperationKind, Kind] = {
         on_node=True,
         counts_announced=True,
     ),
-    OperationKind.MIGRATION: Kind(
-        impact=ImpactKind.MIGRATE,
-        event_type=EventType.FREEZE,
-        source=EventSource.PLATFORM,
-        description=LIVE_MIGRATION,
-        duration_seconds=5,
-        on_node=True,
-        apart=True,
-        counts_announced=True,
-        moves=True,
-    ),
-    OperationKind.EVACUATION: Kind(
-        impact=ImpactKind.MIGRATE,
-        event_type=EventType.FREEZE,
-        source=EventSource.PLATFORM,
-        description=LIVE_MIGRATION,
-        duration_seconds=5,
-        on_node=True,
-        apart=True,
-        counts_announced=True,
-        moves=True,
-    ),
+    OperationKind.MIGRATION: _MIGRATION,
+    OperationKind.EVACUATION: _MIGRATION,
     OperationKind.PREDICTED_FAILURE: Kind(
         impact=ImpactKind.REDEPLOY,
         event_type=EventType.REDEPLOY,
