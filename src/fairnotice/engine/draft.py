@@ -75,6 +75,9 @@ class Overlay(MutableMapping[Key, Value]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def __bool__(self) -> bool:
+        return any(True for _ in self)
+
 
 class Draft(Tables):
     """A fleet under decision. Reads like the fleet; `record` is how it changes."""

@@ -1,6 +1,6 @@
 """The state of the law, and `apply(change)`: the only thing that changes it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from fairnotice.words import NodeState, RolloutNodeStatus
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+Nested = MutableMapping[str, MutableMapping[Key, Value]]
 
 
 def _load_order(row: Row) -> tuple[bool, int]:
@@ -31,12 +32,12 @@ class Fleet(Tables):
         for name in (*TABLES, *INDEXES):
             setattr(self, name, {})
         # Nodes that a VM may be put on, as far as the node itself is concerned (rule 14).
-        self.open_nodes: dict[str, None] = {}
+        self.open_nodes: MutableMapping[str, None] = {}
         # Nodes of each rollout that may be next, in its order, and those that wait for a scope:
         # by that scope, and by node (rule 22).
-        self.pending_nodes: dict[str, dict[str, None]] = {}
-        self.parked_nodes: dict[str, dict[RolloutNodeKey, None]] = {}
-        self.parked_scopes: dict[str, dict[str, str]] = {}
+        self.pending_nodes: Nested[str, None] = {}
+        self.parked_nodes: Nested[RolloutNodeKey, None] = {}
+        self.parked_scopes: Nested[str, str] = {}
 
     @classmethod
     def load(
@@ -90,7 +91,7 @@ class Fleet(Tables):
                 self.pending_nodes.setdefault(row.rollout, {})[row.node] = None
 
 
-def _take_out(index: dict[str, dict[Key, Value]], key: str, member: Key) -> None:
+def _take_out(index: Nested[Key, Value], key: str, member: Key) -> None:
     del index[key][member]
     if not index[key]:
         del index[key]
