@@ -118,6 +118,9 @@ class Scope(NamedTuple):
     enablings: int = 0
     # The last two update domains whose turn ended, the later one first.
     last_touched: tuple[LastTouched, ...] = ()
+    # The revision at which it was created: it tells this scope from all others, also from an
+    # earlier one of the same name.
+    declared_revision: int = 0
 
     @property
     def enabled(self) -> bool:

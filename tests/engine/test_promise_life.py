@@ -5,6 +5,7 @@ import re
 import pytest
 
 from fairnotice.engine.commands import (
+    ApplyFleet,
     Approve,
     Cancel,
     FleetSpec,
@@ -21,7 +22,7 @@ from fairnotice.engine.commands import (
 from fairnotice.engine.transitions import EVENT, Cause, move
 from fairnotice.errors import IllegalTransition
 from fairnotice.words import EventStatus, EventType, EvictionPolicy, Outcome, Priority
-from tests.engine.story import BATCH, DB, OPERATOR, SHOP, USER, WEB, Story
+from tests.engine.story import BATCH, DB, OPERATOR, SHOP, USER, WEB, Story, sample
 
 SCHEDULED, STARTED = EventStatus.SCHEDULED, EventStatus.STARTED
 COMPLETED, CANCELED = EventStatus.COMPLETED, EventStatus.CANCELED
@@ -296,6 +297,26 @@ def test_rule_07_a_refused_command_moves_nothing():
     story.restart_vm("db")
     story.refused(Postpone(event=story.only(DB).id, not_before=story.began, by=OPERATOR))
     assert story.shows(DB) == (2, [("Reboot", "Scheduled")])
+
+
+def test_rule_07_a_scope_is_known_by_the_revision_that_created_it():
+    """It keeps it through policies and documents, and one of the same name has another."""
+    story = Story()
+    created = {scope.name: scope.declared_revision for scope in story.fleet.scopes.values()}
+    recorded = [change.row for decision in story.decisions for change in decision.changes]
+    assert {name: recorded[revision - 1].name for name, revision in created.items()} == {
+        name: name for name in created
+    }
+    story.tell(SetPolicy(scope=DB, automatically_approve=(EventType.REBOOT,)))
+    story.restart_vm("web-0")
+    story.tell(ApplyFleet(spec=sample()))
+    assert {s.name: s.declared_revision for s in story.fleet.scopes.values()} == created
+    spec = sample()
+    story.tell(ApplyFleet(spec=spec._replace(vms=spec.vms[:-1])))
+    assert DB not in story.fleet.scopes
+    story.tell(ApplyFleet(spec=spec))
+
+    assert story.scope(DB).declared_revision > max(created.values())
 
 
 def test_rule_07_same_number_same_content():

@@ -132,9 +132,10 @@ def _declare_scale_set(draft: Draft, wanted: ScaleSetSpec) -> None:
 
 
 def _declare_scope(draft: Draft, wanted: Scope, policy: tuple[EventType, ...]) -> None:
-    before = draft.scopes.get(wanted.name, wanted)
-    scope = before._replace(resource_group=wanted.resource_group, automatically_approve=policy)
-    if draft.scopes.get(wanted.name) != scope:
+    before = draft.scopes.get(wanted.name)
+    known = before or wanted._replace(declared_revision=draft.revision + 1)
+    scope = known._replace(resource_group=wanted.resource_group, automatically_approve=policy)
+    if before != scope:
         draft.record(ScopeDeclared(draft.now, scope))
 
 
