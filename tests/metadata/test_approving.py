@@ -315,6 +315,50 @@ def test_the_200_waits_until_the_approval_is_durable(wireless):
     assert document.events[0]["EventStatus"] == "Started"
 
 
+def test_an_approval_is_carried_through_although_nobody_waits_for_it(wireless):
+    """The connection is reset in the middle of the commit: it is approved, nobody was served."""
+    stage = Slow(served_sample())
+    world = wireless(stage=stage)
+    event = announced(world)
+    vm = world.connect()
+    vm.send(approval(event))
+    vm.cut_off()
+    assert not world.worker.connections
+    world.run(stage.gate.set)
+
+    assert stage.event(event).approval.by == "web-0"
+    assert world.worker.board.callers["web-0"].asked_at < 0
+
+
+class Broken(LiveStory):
+    """A control plane with a bug."""
+
+    gate = None
+
+    async def _approve(self, vm, events):
+        self.gate = asyncio.Event()
+        await self.gate.wait()
+        raise ZeroDivisionError(vm, events)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_commit_that_fails_is_logged_once(wireless, waits):
+    """The VM is told 500 if it still waits."""
+    stage = Broken(served_sample())
+    world = wireless(stage=stage)
+    vm = world.connect()
+    vm.send(approval(announced(world)))
+    if not waits:
+        vm.cut_off()
+    world.run(stage.gate.set)
+
+    (fault,) = world.faults.found
+    assert "ZeroDivisionError" in fault
+    world.faults.found.clear()
+    assert [answer.status for answer in vm.read()] == [500] * waits
+    assert vm.closed
+
+
 def test_a_vm_that_is_removed_while_it_approves_costs_no_traceback(wireless):
     """Its answer is whatever it is; the endpoint goes on."""
     stage = Slow(served_sample())

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from fairnotice.errors import Unavailable
 from fairnotice.metadata.identity import Door
 from fairnotice.testing.manual_clock import DEFAULT_START
 from tests.engine.story import DB, WEB
@@ -65,8 +66,7 @@ def test_a_post_that_is_taken_enables_too(wireless):
     assert not stage.scope(WEB).enabled
 
     assert world.ask(approval(event)).status == 200
-    stage.report_served()
-    assert stage.scope(WEB).enabled
+    assert stage.scope(WEB).enabled, "the answer waits for it"
 
 
 @pytest.mark.parametrize(
@@ -128,6 +128,63 @@ def test_what_was_asked_before_is_shown_by_the_first_answer(wireless):
 # ---- What the first answer waits for ----
 
 
+class Deaf(LiveStory):
+    """A control plane that takes approvals, and cannot record now who asks."""
+
+    deaf = True
+
+    async def _enable(self, scope):
+        if self.deaf:
+            raise Unavailable("not now")
+        await super()._enable(scope)
+
+
+def test_a_post_whose_enabling_cannot_be_recorded_is_reported_later(wireless):
+    """The approval is durable, so it is 200; the scope is heard of with the next report."""
+    stage = Deaf(served_sample())
+    world = wireless(stage=stage)
+    world.advance(hours=19)
+    stage.restart_vm("web-0")
+    event = stage.only(WEB).id
+    stage.approve("web-1")
+    stage.done()
+    world.advance(hours=8)
+
+    assert world.ask(approval(event)).status == 200
+    assert not stage.scope(WEB).enabled
+    world.run(stage.report_served)
+    assert stage.scope(WEB).enabled
+
+
+def test_a_scope_that_is_disabled_while_an_answer_is_held_is_enabled_by_it(wireless):
+    """The silence ends a scope in the middle of a wait: the 200 comes when it is enabled anew."""
+    world = wireless()
+    world.advance(hours=25, seconds=-20)
+    vm = world.connect()
+    etag = vm.ask(get()).etag
+    vm.send(get(f"If-None-Match: {etag}", "Prefer: wait=60"))
+    world.advance(seconds=30)
+
+    (answer,) = vm.read()
+    assert answer.status == 200
+    assert answer.etag != etag
+    assert (world.stage.scope(WEB).enabled, world.stage.scope(WEB).enablings) == (True, 2)
+
+
+def test_what_the_enabling_recorded_is_not_reported_again(wireless):
+    """One commit for the first poll of a scope, and no other for an hour."""
+    world = wireless(listening=())
+    world.advance(hours=30)
+    world.ask(get())
+    before = world.stage.commands_count
+    for _ in range(59):
+        world.ask(get())
+        world.stage.report_served()
+        world.advance(seconds=60)
+
+    assert world.stage.commands_count == before
+
+
 class Slow(LiveStory):
     """A control plane that commits when it is told to."""
 
@@ -166,6 +223,48 @@ def test_whoever_hangs_up_before_the_first_answer_costs_nothing(wireless):
     assert not world.worker.connections
 
 
+def test_an_enabling_is_carried_through_although_nobody_waits_for_it(wireless):
+    """The connection is reset in the middle of the commit: the scope is enabled, nobody served."""
+    stage = Slow(served_sample(), listening=())
+    stage.restart_vm("db", not_before=stage.at(hours=1))
+    world = wireless(stage=stage)
+    vm = world.connect(DB_0)
+    vm.send(get())
+    vm.cut_off()
+    world.run(stage.gate.set)
+
+    assert stage.scope(DB).enabled
+    assert world.worker.board.take_first_seen() == []
+    assert world.worker.board.callers["db"].asked_at < 0
+
+
+def test_nothing_is_held_for_whoever_left_before_the_first_answer(wireless):
+    """The same where the answer would have been held."""
+    stage = Slow(served_sample(), listening=())
+    world = wireless(stage=stage)
+    vm = world.connect()
+    vm.send(get('If-None-Match: "1-1"', "Prefer: wait=60"))
+    vm.cut_off()
+    world.run(stage.gate.set)
+
+    assert stage.scope(WEB).enabled
+    assert world.worker.held_count == 0
+
+
+def test_an_address_handed_on_during_the_commit_learns_nothing(wireless):
+    """The VM db asks, its address becomes web-2's, db's scope is enabled: not for web-2."""
+    stage = Slow(served_sample(), listening=())
+    stage.restart_vm("db", not_before=stage.at(hours=1))
+    world = wireless(stage=stage)
+    vm = world.connect(DB_0)
+    vm.send(get())
+    world.worker.board.put_caller("db", DB, ("10.0.4.9",))
+    world.worker.board.put_caller("web-2", WEB, (DB_0,))
+    world.run(stage.gate.set)
+
+    assert [answer.status for answer in vm.read()] == [403]
+
+
 def test_a_slow_commit_is_not_an_idle_connection(wireless):
     """Two minutes, and the answer comes."""
     stage = Slow(served_sample(), listening=())
@@ -184,6 +283,7 @@ def test_the_delay_of_the_first_answer_can_be_set(wireless):
     world = wireless(listening=(DB,), first_answer_delay_seconds=120)
     vm = world.connect()
     assert vm.send(get()) == []
+    assert world.stage.scope(WEB).enabled, "the delay comes after it"
     for _ in range(119):
         world.advance(seconds=1)
     assert vm.read() == []
@@ -205,7 +305,7 @@ def test_without_a_delay_the_first_answer_is_as_quick_as_any(wireless):
 
 def test_with_the_control_plane_away_the_empty_document_is_answered(wireless):
     """200 at once, also with a delay set; nothing is enabled, and reading goes on."""
-    world = wireless(listening=(), first_answer_delay_seconds=0)
+    world = wireless(listening=(), first_answer_delay_seconds=60)
     world.stage.away = True
     for raw in (get(), get(), get(version="2017-03-01")):
         answer = world.ask(raw)
@@ -221,6 +321,23 @@ def test_it_is_reported_later(wireless):
     world.ask(get())
     world.stage.away = False
     world.advance(seconds=60)
+    world.run(world.stage.report_served)
+
+    assert world.stage.scope(WEB).enabled
+
+
+@pytest.mark.parametrize("ends_first", [False, True])
+def test_an_answer_that_is_held_meanwhile_is_reported_later(wireless, ends_first):
+    """Known already, so held, with the control plane away: the report says when it asked."""
+    world = wireless(listening=())
+    world.advance(hours=30)
+    world.stage.away = True
+    vm = world.connect()
+    assert vm.send(get('If-None-Match: "1-1"', "Prefer: wait=50")) == []
+    if ends_first:
+        world.advance(seconds=51)
+        assert [answer.status for answer in vm.read()] == [304]
+    world.stage.away = False
     world.run(world.stage.report_served)
 
     assert world.stage.scope(WEB).enabled

@@ -3,7 +3,7 @@
 import pytest
 
 from fairnotice.engine.commands import ApplyFleet
-from tests.engine.story import WEB
+from tests.engine.story import DB, WEB
 from tests.metadata.wireless import (
     DB_0,
     VERSIONS,
@@ -180,9 +180,70 @@ def test_a_vm_that_changes_its_scope_is_not_told_304(wireless):
     spec = served_sample()
     moved = tuple(v._replace(availability_set="web") if v.name == "db" else v for v in spec.vms)
     world.run(lambda: stage.tell(ApplyFleet(spec=spec._replace(vms=moved))))
+
+    for _ in ("one client in the VM", "another"):
+        answer = world.ask(get(f"If-None-Match: {known.etag}"), DB_0)
+        assert (answer.status, answer.body) == (200, own.body)
+
+
+def test_an_address_that_is_another_vms_now_is_not_told_304(wireless):
+    """What the former VM knew under this ETag was its own scope's document."""
+    world = wireless()
+    stage = world.stage
+    request = stage.restart_vm("db").request
+    world.run(lambda: stage.cancel(request))
+    known = world.ask(get(), DB_0)
+    stage.restart_vm("web-0")
+    stage.approve("web-0")
+    own = world.ask(get(), WEB_1)
+    assert known.incarnation == own.incarnation
+    now = {"db": ("10.0.4.9",), "web-2": (DB_0,)}
+    spec = served_sample()
+    vms = tuple(vm._replace(addresses=now.get(vm.name, vm.addresses)) for vm in spec.vms)
+    world.run(lambda: stage.tell(ApplyFleet(spec=spec._replace(vms=vms))))
     answer = world.ask(get(f"If-None-Match: {known.etag}"), DB_0)
 
     assert (answer.status, answer.body) == (200, own.body)
+
+
+def test_a_vm_that_was_removed_and_put_back_is_not_told_304(wireless):
+    """The same name, the same numbers, another event."""
+    world = wireless()
+    stage, spec = world.stage, served_sample()
+    stage.restart_vm("db")
+    known = world.ask(get(), DB_0)
+    stage.approve("db")
+    stage.done()
+    others = tuple(vm for vm in spec.vms if vm.name != "db")
+    for vms in (others, spec.vms):
+        stage.tell(ApplyFleet(spec=spec._replace(vms=vms)))
+    world.ask(get(), DB_0)
+    stage.restart_vm("db")
+    answer = world.ask(get(f"If-None-Match: {known.etag}"), DB_0)
+
+    assert (answer.status, answer.incarnation) == (200, known.incarnation)
+    assert answer.events != known.events
+    assert answer.etag != known.etag
+
+
+def test_an_empty_document_is_the_same_in_every_scope(wireless):
+    """Same number, same bytes: it is shared, and its ETag is as good from one as from another."""
+    world = wireless()
+    pages = world.worker.board.pages
+    own, other = world.ask(get()), world.ask(get(), DB_0)
+
+    assert (own.etag, own.body) == (other.etag, other.body)
+    assert pages[WEB].answers is pages[DB].answers
+    assert world.ask(get(f"If-None-Match: {own.etag}"), DB_0).status == 304
+
+
+@pytest.mark.parametrize("value", ["*", " * ", '"x", *'])
+def test_a_star_is_any_document(wireless, value):
+    """RFC 9110: whatever there is, is not asked for."""
+    world = wireless()
+    for _ in range(2):
+        assert world.ask(get(f"If-None-Match: {value}")).status == 304
+        world.stage.restart_vm("web-0")
 
 
 def test_an_approval_moves_the_etag_before_its_200(wireless):

@@ -1,12 +1,14 @@
 """Who asks: by address, by unix socket, by /vm/NAME; nobody sees another scope's document."""
 
 import json
+from difflib import get_close_matches
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairnotice.engine.commands import ApplyFleet
+from fairnotice.metadata import identity
 from fairnotice.metadata.identity import Door
 from tests.engine.story import BATCH, DB, SHOP, SPOT, WEB
 from tests.metadata.wireless import (
@@ -196,6 +198,35 @@ def test_an_unknown_name_is_told_the_nearest(wireless):
     assert answer.status == 404
     assert "web-9" in answer.error
     assert "web-0" in answer.error
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"), [("DB", "db"), ("frontend_in_0", "FrontEnd_IN_0"), ("WEB-9", "web-")]
+)
+def test_an_unknown_name_in_another_case_is_told_the_right_one(wireless, asked, meant):
+    """Names are exact, and what differs in its case alone is nearest."""
+    answer = wireless().ask(request("GET", f"/vm/{asked}{TARGET}"), STRANGER, LAPTOP)
+
+    assert answer.status == 404
+    assert meant in answer.error.partition("nearest")[2]
+
+
+def test_the_nearest_of_very_many_names_are_found_by_comparing_few(wireless, monkeypatch):
+    """Comparing all of them letter by letter would stop everybody for more than a second."""
+    board = wireless().worker.board
+    for number in range(100_000):
+        board.put_caller(f"vm-{number:06}", WEB, ())
+    compared = []
+
+    def spy(name, names, **more):
+        compared.append(len(names))
+        return get_close_matches(name, names, **more)
+
+    monkeypatch.setattr(identity, "get_close_matches", spy)
+    assert "vm-077123" in identity.nearest_names(board, "vm-077123x")
+    assert identity.nearest_names(board, "VM-077123") == ["vm-077123"]
+    assert identity.nearest_names(board, "x" * 16_000) == []
+    assert max(compared) <= 500
 
 
 def test_a_stranger_is_shown_the_prefix_where_it_is_allowed(wireless):

@@ -279,7 +279,7 @@ def test_whoever_hangs_up_in_the_middle_is_forgotten(wireless):
 
 def test_many_slow_ones_do_not_stall_another(wireless):
     """A thousand connections that dribble; every poll of another VM is answered at once."""
-    world = wireless()
+    world = wireless(limits=Limits(connections_per_address_max=1_000))
     slow = [world.connect() for _ in range(1_000)]
     quick = world.connect(DB_0)
     for byte in get()[:5]:

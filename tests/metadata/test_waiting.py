@@ -3,7 +3,7 @@
 import pytest
 
 from fairnotice.engine.commands import ApplyFleet
-from tests.engine.story import WEB
+from tests.engine.story import DB, WEB
 from tests.metadata.wireless import (
     DB_0,
     WEB_0,
@@ -305,6 +305,53 @@ def test_a_vm_that_changes_its_scope_while_it_waits_is_woken_by_the_new_one(wire
 
     (answer,) = vm.read()
     assert [event["Resources"] for event in answer.events] == [["web-1"]]
+
+
+def put_db_into_web(world):
+    """The VM db becomes one of the availability set."""
+    spec = served_sample()
+    moved = tuple(v._replace(availability_set="web") if v.name == "db" else v for v in spec.vms)
+    world.run(lambda: world.stage.tell(ApplyFleet(spec=spec._replace(vms=moved))))
+
+
+def test_a_vm_that_changes_its_scope_while_it_waits_is_told_at_once(wireless):
+    """The new scope shows another document already."""
+    world = wireless()
+    world.stage.restart_vm("web-1")
+    vm = world.connect(DB_0)
+    waiting(vm, 50)
+    put_db_into_web(world)
+
+    (answer,) = vm.read()
+    assert (answer.status, answer.headers["preference-applied"]) == (200, "wait=50")
+    assert [event["Resources"] for event in answer.events] == [["web-1"]]
+    assert world.worker.held_count == 0
+
+
+def test_a_vm_that_changes_its_scope_for_one_that_shows_the_same_goes_on_waiting(wireless):
+    """Nothing has changed that it could read."""
+    world = wireless()
+    vm = world.connect(DB_0)
+    waiting(vm, 50)
+    put_db_into_web(world)
+    assert vm.read() == []
+    world.advance(seconds=51)
+
+    assert [answer.status for answer in vm.read()] == [304]
+
+
+def test_a_vm_that_changes_its_scope_while_it_waits_enables_the_new_one(wireless):
+    """Whoever waits there listens there; and it goes on waiting, to the end and no longer."""
+    world = wireless(listening=(DB,))
+    vm = world.connect(DB_0)
+    waiting(vm, 50)
+    world.advance(seconds=30)
+    put_db_into_web(world)
+    assert world.stage.scope(WEB).enabled
+    assert vm.read() == []
+    world.advance(seconds=21)
+
+    assert [answer.status for answer in vm.read()] == [304]
 
 
 def test_an_approval_wakes_its_neighbours(wireless):

@@ -243,6 +243,15 @@ class Line(asyncio.Transport):
         self.gone = True
         self.world.run(self._half_close)
 
+    def say_no_more(self) -> None:
+        """The VM closes its own direction, and still reads."""
+        self.world.run(self._half_close)
+
+    def cut_off(self) -> None:
+        """The connection is reset."""
+        self.gone = True
+        self.world.run(self.abort)
+
     def _half_close(self) -> None:
         if not self._closing and not self.protocol.eof_received():
             self.close()

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from fairnotice.metadata.replies import Reply, reply
-from fairnotice.model import Document, Node, Scope, Vm
+from fairnotice.model import Document, Scope
 from fairnotice.wire.document import knows, render_all
 from fairnotice.wire.versions import SCHEDULED_EVENTS
 from fairnotice.words import ScopeKind
@@ -26,10 +26,6 @@ class Answer(NamedTuple):
     unchanged: Reply
     etag: bytes
     events: frozenset[str]
-
-
-# Stands for the last answer of a VM that was put into another scope since.
-MOVED = Answer(reply(304), reply(304), b"", frozenset())
 
 
 class Waiter(Protocol):
@@ -62,21 +58,10 @@ class Page:
 NOTHING_SEEN: frozenset[str] = frozenset()
 
 
-class About(NamedTuple):
-    """A VM and where it is: what an instance document says follows from it."""
-
-    vm: Vm
-    node: Node | None
-    scope: Scope
-    subscription_id: str
-    location: str
-
-
 class Caller:
     """A VM as the endpoint knows it."""
 
     __slots__ = (
-        "about",
         "addresses",
         "asked_at",
         "busy_until",
@@ -89,8 +74,6 @@ class Caller:
     def __init__(self, name: str, page: Page) -> None:
         self.name = name
         self.page = page
-        # What its instance document is made of when somebody asks.
-        self.about: About | None = None
         # The (listener, address) pairs it is known by.
         self.addresses: tuple[tuple[str, str], ...] = ()
         # When it last asked for its document, in monotonic seconds.
@@ -154,11 +137,10 @@ class Board:
         self, name: str, scope: str, addresses: tuple[str, ...], *, listener: str = ""
     ) -> Caller:
         """A VM of a published scope, known by these addresses on this listener from now on."""
+        page = self.pages[scope]
         caller = self.callers.get(name)
         if caller is None:
-            caller = self.callers[name] = Caller(name, self.pages[scope])
-        else:
-            _move(caller, self.pages[scope])
+            caller = self.callers[name] = Caller(name, page)
         elsewhere = tuple(pair for pair in caller.addresses if pair[0] != listener)
         known_by = (*elsewhere, *((listener, address) for address in addresses))
         if known_by != caller.addresses:
@@ -166,6 +148,8 @@ class Board:
             caller.addresses = known_by
             for place, address in known_by:
                 self.addresses.setdefault(place, {})[address] = caller
+        # Last: whoever is woken by the move is asked anew who he is.
+        _move(caller, page)
         return caller
 
     def remove_caller(self, name: str) -> None:
@@ -189,13 +173,13 @@ class Board:
         # A scope that nobody has enabled yet is shown as it will be if nothing is pending.
         enablings = scope.enablings + (not scope.enabled)
         if document.events:
-            return tuple(_answers(scope.kind, document, enablings))
+            return tuple(_answers(scope, document, enablings))
         key = (scope.kind is ScopeKind.CLOUD_SERVICE, enablings, document.incarnation)
         answers = self._shared.get(key)
         if answers is None:
             if len(self._shared) >= _SHARED_MAX:
                 self._shared.clear()
-            answers = self._shared[key] = tuple(_answers(scope.kind, document, enablings))
+            answers = self._shared[key] = tuple(_answers(scope, document, enablings))
         return answers
 
     # ---- First seen ----
@@ -208,6 +192,12 @@ class Board:
         # What a newer api-version showed stays seen as long as it is shown in any.
         shown = caller.page.answers[-1].events
         caller.seen = (caller.seen | answer.events) & shown if shown else NOTHING_SEEN
+
+    def heard(self, page: Page, at: float) -> None:
+        """A request that counts: it enables the scope, or keeps it enabled (monotonic seconds)."""
+        page.asked_at = at
+        if not page.enabled:
+            self.unreported.add(page.name)
 
     def take_first_seen(self) -> list[FirstSeen]:
         """What was gathered since the last time; it is handed on in batches."""
@@ -230,10 +220,9 @@ class Board:
         return heard
 
 
-def is_known(etags: frozenset[bytes], caller: Caller, answer: Answer) -> bool:
-    """Whether the VM has this document already, by the ETags that it says it has."""
-    # An ETag of another scope may look the same: after a move it counts for nothing.
-    return (answer.etag in etags or b"*" in etags) and caller.served is not MOVED
+def is_known(etags: frozenset[bytes], answer: Answer) -> bool:
+    """Whether a VM has this document already, by the ETags that it says it has."""
+    return answer.etag in etags or b"*" in etags
 
 
 def _move(caller: Caller, page: Page) -> None:
@@ -242,19 +231,26 @@ def _move(caller: Caller, page: Page) -> None:
     if before is page:
         return
     caller.page = page
-    caller.served, caller.seen = MOVED, NOTHING_SEEN
+    caller.served, caller.seen = None, NOTHING_SEEN
     waiting = {waiter for waiter in before.waiters or () if waiter.waits_as(caller)}
-    if waiting:
-        before.waiters = (before.waiters or set()) - waiting
-        page.waiters = (page.waiters or set()) | waiting
+    if not waiting:
+        return
+    before.waiters = (before.waiters or set()) - waiting
+    page.waiters = (page.waiters or set()) | waiting
+    if page.answers[0].etag != before.answers[0].etag or not page.enabled:
+        for waiter in waiting:
+            waiter.page_changed()
 
 
-def _answers(kind: ScopeKind, document: Document, enablings: int) -> Iterator[Answer]:
-    # It never repeats over a disable and enable: the number of enablings only grows.
+def _answers(scope: Scope, document: Document, enablings: int) -> Iterator[Answer]:
+    # It never repeats over a disable and enable: the number of enablings only grows. Where there
+    # is an event it is no other scope's either; of empty documents the same number is the same.
     etag = b'"%d-%d"' % (enablings, document.incarnation)
+    if document.events:
+        etag = b'"%d-%d-%d"' % (enablings, document.incarnation, scope.declared_revision)
     header = b"ETag: %s\r\n" % etag
     unchanged = reply(304, headers=header)
-    bodies = render_all(document, kind)
+    bodies = render_all(document, scope.kind)
     for version in SCHEDULED_EVENTS:
         full = reply(200, bodies[version], headers=header)
         events = frozenset(event.id for event in document.events if knows(version, event.type))

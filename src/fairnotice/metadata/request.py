@@ -5,6 +5,7 @@ wire: readable HTTP, path, method, X-Forwarded-For, Origin; then, after it is kn
 whether he asks too often, the Metadata header, the api-version and the format.
 """
 
+import re
 from enum import IntEnum
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_plus
@@ -15,6 +16,7 @@ from fairnotice.wire import faults, versions
 WAIT_SECONDS_MAX = 60
 
 _ROOT = "metadata"
+_AUTHORITY = re.compile(r"[^/?#]*")
 
 
 class Target(IntEnum):
@@ -34,7 +36,7 @@ class Raw(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...]
     # HTTP/1.1 keeps a connection unless told otherwise, HTTP/1.0 the other way round.
     keeps_alive: bool = True
-    old_http: bool = False
+    http: str = "1.1"
 
 
 class Request(NamedTuple):
@@ -48,9 +50,12 @@ class Request(NamedTuple):
     # The position of its api-version among those of scheduled events.
     version: int = 0
     api_version: str = ""
-    # The ETags it knows already; empty where it did not ask that way.
+    # The ETags it knows already, and how long it would wait for another; none where it did not
+    # ask for the document that way.
     etags: frozenset[bytes] = frozenset()
     wait_seconds: int = 0
+    # It wants no body.
+    head: bool = False
     close: bool = False
     kept: bool = False
     # The NAME of /vm/NAME, and the rest of an instance path.
@@ -77,7 +82,7 @@ GET_AND_POST = reply(405, faults.method_not_allowed("GET, POST"), headers=b"Allo
 def understand(raw: Raw) -> Request:
     """Decide all of a request that follows from the request alone."""
     path, _, query = _origin_form(raw.target).partition("?")
-    segments = [unquote(segment) for segment in path.split("/") if segment]
+    segments = _segments(path)
     name = None
     if len(segments) > 1 and segments[0].lower() == "vm":
         name, segments = segments[1], segments[2:]
@@ -89,15 +94,15 @@ def understand(raw: Raw) -> Request:
     request = Request(
         target,
         post=raw.method == "POST",
+        head=raw.method == "HEAD",
         close=not raw.keeps_alive,
-        kept=raw.old_http and raw.keeps_alive,
+        kept=raw.http == "1.0" and raw.keeps_alive,
         name=name,
         path=rest,
     )
     early = _early(target, raw.method, headers)
     if early is not None:
-        # The answer to a HEAD has no body, so nothing can follow one that has.
-        return request._replace(early=early, close=request.close or raw.method == "HEAD")
+        return request._replace(early=early)
     return _with_parameters(request, query, headers)
 
 
@@ -105,8 +110,20 @@ def _origin_form(target: str) -> str:
     """The path and query, also of an absolute-form target [clients behind http_proxy]."""
     scheme, separator, rest = target.partition("://")
     if separator and scheme.lower() in ("http", "https"):
-        return "/" + rest.partition("/")[2]
+        # RFC 3986: whichever comes first ends the authority.
+        authority = _AUTHORITY.match(rest)
+        return rest[authority.end() :] if authority else rest
     return target
+
+
+def _segments(path: str) -> list[str]:
+    """The parts of a path; a slash at the end adds none, any other empty one is a part."""
+    first, *parts = path.split("/")
+    if first or not parts:
+        return []
+    if not parts[-1]:
+        parts.pop()
+    return [unquote(part) for part in parts]
 
 
 def _target(segments: list[str]) -> tuple[Target, tuple[str, ...]]:
@@ -141,17 +158,17 @@ def _with_parameters(request: Request, query: str, headers: dict[bytes, bytes]) 
     late = _late(request.target, version, parameters, headers)
     if late is not None:
         return request._replace(late=late)
-    etags = frozenset() if request.post else _etags(headers.get(b"if-none-match", b""))
     served = version in versions.SCHEDULED_EVENTS
-    waits = _wait_seconds(headers.get(b"prefer", b""))
-    plain = request.target is Target.EVENTS and not request.post and not (etags and waits)
+    reads = request.target is Target.EVENTS and not request.post
+    etags = _etags(headers.get(b"if-none-match", b"")) if reads else frozenset()
+    waits = _wait_seconds(headers.get(b"prefer", b"")) if etags else 0
     return request._replace(
         version=versions.SCHEDULED_EVENTS.index(version) if version and served else 0,
         api_version=version or "",
         etags=etags,
         wait_seconds=waits,
         text=(parameters or {}).get("format", "").lower() == "text",
-        plain=plain and request.name is None and not request.kept,
+        plain=reads and not waits and request.name is None and not request.kept,
     )
 
 

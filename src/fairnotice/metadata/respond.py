@@ -1,13 +1,17 @@
 """`respond`: from a request and who asks to the answer. It reads the board and changes nothing."""
 
+from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
+from typing import NamedTuple
 
 from fairnotice.metadata.board import Caller, is_known
 from fairnotice.metadata.replies import JSON, OK, TEXT, Reply, reply
 from fairnotice.metadata.request import Request, Target
+from fairnotice.model import Node, Scope, Vm
 from fairnotice.wire import faults, instance, versions
 
+UPDATING = reply(410, faults.UPDATING)
 VERSIONS = reply(200, versions.versions_document())
 NOT_READY = reply(503, faults.NOT_READY, headers=b"Retry-After: 1\r\n")
 
@@ -20,7 +24,28 @@ class Later(Enum):
     APPROVE = "the approval is durable"
 
 
-def respond(request: Request, caller: Caller, retry_after_seconds: int) -> Reply | Later:
+class About(NamedTuple):
+    """A VM and where it is: what an instance document says follows from it."""
+
+    vm: Vm
+    node: Node | None
+    scope: Scope
+    subscription_id: str
+    location: str
+
+
+# Takes a VM's name. The board holds no rows: whoever feeds it is asked for them.
+Describe = Callable[[str], About | None]
+
+
+def respond(
+    request: Request,
+    caller: Caller,
+    retry_after_seconds: int,
+    describe: Describe,
+    *,
+    updating: bool = False,
+) -> Reply | Later:
     """The answer to a VM that is known; 0 seconds where it has not asked too often."""
     if request.early is not None:
         return request.early
@@ -28,11 +53,13 @@ def respond(request: Request, caller: Caller, retry_after_seconds: int) -> Reply
         return too_many(retry_after_seconds)
     if request.late is not None:
         return request.late
+    if updating:
+        return UPDATING
     if request.target is Target.EVENTS:
         return _events(request, caller)
     if request.target is Target.VERSIONS:
         return VERSIONS
-    return _instance(request, caller)
+    return _instance(request, describe(caller.name))
 
 
 @lru_cache
@@ -48,13 +75,12 @@ def _events(request: Request, caller: Caller) -> Reply | Later:
     if not page.enabled:
         return Later.ENABLE
     answer = page.answers[request.version]
-    if not is_known(request.etags, caller, answer):
+    if not is_known(request.etags, answer):
         return answer.full
     return Later.HOLD if request.wait_seconds else answer.unchanged
 
 
-def _instance(request: Request, caller: Caller) -> Reply:
-    about = caller.about
+def _instance(request: Request, about: About | None) -> Reply:
     if about is None:
         return NOT_READY
     facts = instance.facts_of(

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
+import resource
 import socket
 from pathlib import Path
 
-from fairnotice.metadata.identity import Door, caller_at
+from fairnotice.metadata.identity import Door, address_of, caller_at
 from fairnotice.metadata.protocol import Connection
 from fairnotice.metadata.worker import Worker
 
@@ -19,6 +21,9 @@ ACCEPT_AT_ONCE = 64
 # How long no connection is taken when there is no descriptor left for one.
 REST_SECONDS = 0.1
 RECEIVE_BYTES = 64 * 1024
+# As many descriptors as a process can use; some systems allow a thousand times that, and then
+# programs it starts are slow to close them all.
+DESCRIPTORS_MAX = 2**20
 # What the buffer of a new connection takes at once in any case.
 SEND_BYTES = 4 * 1024
 
@@ -70,13 +75,14 @@ class Listener:
                 self._rest(error)
                 return
             self._short = False
-            self._welcome(connection, peer[0] if isinstance(peer, tuple) and peer else "")
+            self._welcome(connection, address_of(peer))
 
     def _rest(self, error: OSError) -> None:
         """Out of descriptors: whoever is waiting would wake us for ever, so look away a moment."""
         if not self._short:
             log.warning("cannot take connections now: %s", error)
         self._short = True
+        self.worker.crowd.make_room()
         self._loop.remove_reader(self.sock.fileno())
         self._resting = self._loop.call_later(REST_SECONDS, self._look_again)
 
@@ -134,6 +140,7 @@ class Server:
         self.worker = worker
         self.listeners: list[Listener] = []
         self._sweeper: asyncio.TimerHandle | None = None
+        _take_all_descriptors()
 
     def listen(self, host: str, port: int, door: Door) -> Listener:
         """Listen on an address."""
@@ -144,11 +151,15 @@ class Server:
         return self._add(door, sock)
 
     def listen_unix(self, path: str, vm: str) -> Listener:
-        """Listen on a unix socket that belongs to one VM."""
-        with contextlib.suppress(FileNotFoundError):
+        """Listen on a unix socket that belongs to one VM; OSError where somebody does already."""
+        if _is_left_behind(path):
             Path(path).unlink()
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.bind(path)
+        try:
+            sock.bind(path)
+        except OSError:
+            sock.close()
+            raise
         return self._add(Door(vm=vm), sock)
 
     def _add(self, door: Door, sock: socket.socket) -> Listener:
@@ -173,3 +184,20 @@ class Server:
             self._sweeper = None
         for connection in list(self.worker.connections):
             connection.end()
+
+
+def _is_left_behind(path: str) -> bool:
+    """Whether there is a socket at whose other end nobody listens any more."""
+    if not Path(path).is_socket():
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as visitor:
+        visitor.setblocking(False)  # noqa: FBT003
+        return visitor.connect_ex(path) == errno.ECONNREFUSED
+
+
+def _take_all_descriptors() -> None:
+    """Each connection takes a descriptor: have as many as this process may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,6 +1,6 @@
 """A stage whose documents are served: the law in memory behind a real metadata endpoint."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from fairnotice.clock import Clock, SystemClock
@@ -9,10 +9,11 @@ from fairnotice.engine.changes import Change, Removal
 from fairnotice.engine.commands import Approve, Command, Heard, ReportServed, SeenBy
 from fairnotice.engine.fleet import Fleet
 from fairnotice.errors import Unavailable
-from fairnotice.metadata.board import About, Board
+from fairnotice.metadata.board import Board
 from fairnotice.metadata.rate import DEFAULT, Rate
+from fairnotice.metadata.respond import About
 from fairnotice.metadata.worker import Limits, Worker
-from fairnotice.model import Node, Requester, Scope, Vm
+from fairnotice.model import Requester, Scope, Vm
 from fairnotice.testing.stage import Stage
 from fairnotice.words import Role
 
@@ -20,14 +21,33 @@ SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 LOCATION = "local"
 
 
+class StageDate:
+    """The clock of an endpoint before a stage: Date is the stage's, and real time passes.
+
+    NotBefore and Date are then on one clock, while the rate and the waits of real clients go by
+    the machine's: on a stage whose time stands still nobody would be answered a second time.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def wall(self) -> datetime:
+        """The instant on the stage."""
+        return self._stage.clock.wall()
+
+    monotonic = staticmethod(SystemClock.monotonic)
+    sleep = staticmethod(SystemClock.sleep)
+
+
 class LiveStage(Stage):
     """Every commit is on the board before anybody is answered."""
 
-    def __init__(self, timing: Timing = AZURE) -> None:
+    def __init__(self, timing: Timing | str = AZURE) -> None:
         super().__init__(timing)
         self.board = Board()
         # The clock of the endpoint, which may be another one than the law's.
-        self.endpoint_clock: Clock = SystemClock()
+        self.endpoint_clock: Clock = StageDate(self)
+        self._workers: list[Worker] = []
         # A test may take the control plane away.
         self.away = False
 
@@ -46,17 +66,26 @@ class LiveStage(Stage):
         limits: Limits | None = None,
         first_answer_delay_seconds: float = 0.0,
     ) -> Worker:
-        """An endpoint process for this stage; the stage's own clock shows in Date if given."""
+        """An endpoint process for this stage; with the stage's own clock all its time is that."""
         self.endpoint_clock = clock or self.endpoint_clock
-        return Worker(
+        worker = Worker(
             self.board,
             self.endpoint_clock,
             self._approve,
             self._enable,
+            lambda vm: describe(self.fleet, vm),
             rate_limit=rate_limit,
             limits=limits,
             first_answer_delay_seconds=first_answer_delay_seconds,
         )
+        self._workers.append(worker)
+        return worker
+
+    def advance_to(self, instant: datetime) -> None:
+        """Let time pass until this instant, and show it in Date."""
+        super().advance_to(instant)
+        for worker in self._workers:
+            worker.renew_date(worker.monotonic())
 
     async def _enable(self, scope: str) -> None:
         self._must_be_there()
@@ -105,8 +134,6 @@ def publish(board: Board, fleet: Fleet, changes: tuple[Change[Any], ...]) -> Non
                 scopes[row.name] = None
         elif isinstance(row, Vm):
             vms[row.name] = None
-        elif isinstance(row, Node):
-            vms |= dict.fromkeys(fleet.vms_on_node.get(row.name, ()))
     for name in scopes:
         if name in fleet.scopes:
             board.publish(fleet.scopes[name], document(fleet, name))
@@ -115,10 +142,13 @@ def publish(board: Board, fleet: Fleet, changes: tuple[Change[Any], ...]) -> Non
         if vm is None:
             board.remove_caller(name)
         else:
-            _put_caller(board, fleet, vm)
+            board.put_caller(name, vm.scope, vm.addresses)
 
 
-def _put_caller(board: Board, fleet: Fleet, vm: Vm) -> None:
-    caller = board.put_caller(vm.name, vm.scope, vm.addresses)
+def describe(fleet: Fleet, name: str) -> About | None:
+    """What the instance document of a VM is made of."""
+    vm = fleet.vms.get(name)
+    if vm is None:
+        return None
     node = None if vm.node is None else fleet.nodes[vm.node]
-    caller.about = About(vm, node, fleet.scopes[vm.scope], SUBSCRIPTION, LOCATION)
+    return About(vm, node, fleet.scopes[vm.scope], SUBSCRIPTION, LOCATION)

@@ -60,6 +60,13 @@ def event_not_found(ids: Sequence[str]) -> bytes:
 ORIGIN = _body("Forbidden. A web page is asking (Origin header); only the VM itself may")
 
 
+def unknown_owner(name: str) -> bytes:
+    """The 403 on the unix socket of a VM that is not there."""
+    return _body(
+        f"Forbidden. This socket is for the VM {_cut(name)}, and no VM of that name is known"
+    )
+
+
 def unknown_caller(address: str, *, hint: bool) -> bytes:
     """The 403 for an address that is no VM's; the hint shows how to ask under a VM's name."""
     text = f"Forbidden. No VM is known at {_cut(address)}"
@@ -111,6 +118,9 @@ def method_not_allowed(allow: str) -> bytes:
 
 # ---- 5xx ----
 
+FAILED = _body(
+    "Internal server error. The request may be right; the service has logged what failed"
+)
 NO_APPROVALS_NOW = _body(
     "Service unavailable. The approval could not be recorded; "
     "send it again after as many seconds as Retry-After says"
