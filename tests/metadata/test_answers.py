@@ -149,6 +149,93 @@ def test_what_a_client_sent_comes_back_only_as_json(wireless):
         assert b"\r\n" not in answer.body
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        get(),
+        get('If-None-Match: "1-1"'),
+        get('If-None-Match: "1-1"', "Prefer: wait=5"),
+        get("Connection: close"),
+        approval("X"),
+        request("GET", "/metadata/instance?api-version=2021-02-01"),
+        request("GET", "/metadata/versions"),
+    ],
+    ids=lambda raw: raw[:60].decode(),
+)
+def test_while_the_service_is_being_updated_it_is_410(wireless, raw):
+    """Switched on and off by whoever tests a client; requests that were seen before too."""
+    world = wireless(listening=())
+    world.stage.away = True
+    before = world.connect().send(raw)
+    world.stage.away = False
+    world.worker.updating = True
+    for _ in range(3):
+        answer = world.ask(raw)
+        assert (answer.status, answer.error[:5]) == (410, "Gone.")
+    assert not world.stage.scope(WEB).enabled
+    world.worker.updating = False
+    world.stage.away = True
+
+    assert [one.status for one in world.connect().send(raw)] == [one.status for one in before]
+
+
+def test_a_poll_that_was_seen_before_is_410_too(wireless):
+    """On the fast way, before, during and after."""
+    world = wireless()
+    vm = world.connect()
+    answers = []
+    for updating in (False, True, True, False, False):
+        world.worker.updating = updating
+        answers += [vm.ask(get()).status for _ in range(3)]
+
+    assert answers == [200] * 3 + [410] * 6 + [200] * 6
+
+
+def test_what_is_wrong_with_a_request_is_said_also_during_an_update(wireless):
+    """The checks come first: the client is tested by a right request."""
+    world = wireless()
+    world.worker.updating = True
+    raws = {
+        404: request("GET", "/nowhere"),
+        405: request("PUT"),
+        403: get("Origin: x"),
+        400: get(metadata=None),
+    }
+
+    assert [world.ask(raw).status for raw in raws.values()] == list(raws)
+    assert world.ask(get(), STRANGER).status == 403
+
+
+def test_a_fault_of_ours_is_500_and_logged(wireless):
+    """Never a 400 that blames the client: on the fast way, on the long way, and when woken."""
+    world = wireless()
+    etag = world.ask(get()).etag
+    held, vm = world.connect(), world.connect()
+    held.send(get(f"If-None-Match: {etag}", "Prefer: wait=50"))
+    board = world.worker.board
+    board.note = None
+    world.run(lambda: world.stage.restart_vm("web-0"))
+    answers = [*held.read(), *vm.send(get()), *world.connect().send(get("X: 1") + get())]
+
+    assert [answer.status for answer in answers] == [500] * 3
+    assert {answer.headers["connection"] for answer in answers} == {"close"}
+    assert all(answer.error for answer in answers)
+    assert len(world.faults.found) == 3
+    world.faults.found.clear()
+
+
+def test_a_fault_of_ours_while_a_request_is_read_is_500_and_logged(wireless):
+    """Inside the parser's call it would look like malformed HTTP."""
+    world = wireless()
+    world.worker.limits = world.worker.limits._replace(body_bytes_max=None)
+    answer = world.ask(get())
+
+    assert (answer.status, answer.headers["connection"]) == (500, "close")
+    (fault,) = world.faults.found
+    assert "TypeError" in fault or "CallbackError" in fault
+    world.faults.found.clear()
+
+
 def test_a_broken_request_costs_no_more_than_a_line_at_debug(wireless, caplog):
     """Nothing above debug is logged, and one line at most, for each of the errors."""
     caplog.set_level("DEBUG", "fairnotice")

@@ -71,15 +71,36 @@ def test_http_1_0_without_any_header_reads_the_oldest_version(wireless):
     assert (answer.status, answer.incarnation) == (200, 1)
 
 
-@pytest.mark.parametrize("path", [TARGET, "/nowhere"])
-def test_whoever_only_asks_for_the_head_is_not_confused(wireless, path):
-    """What follows a HEAD is never read as the answer to the next request."""
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [(TARGET, b"405"), ("/metadata/versions", b"405"), ("/nowhere", b"404"), ("/vm/db/x", b"404")],
+)
+def test_whoever_only_asks_for_the_head_gets_the_head(wireless, path, status):
+    """No body (RFC 9110), and the connection goes on."""
     vm = wireless().connect()
     vm.world.run(lambda: vm.feed(request("HEAD", path) + get()))
     head, _, rest = bytes(vm.received).partition(b"\r\n\r\n")
 
-    assert head.startswith(b"HTTP/1.1 4")
-    assert (b"Connection: close" in head and vm.closed) or rest.startswith(b"HTTP/1.1 200 ")
+    assert head.startswith(b"HTTP/1.1 " + status)
+    assert (b"\r\nAllow: " in head) == (status == b"405")
+    assert rest.startswith(b"HTTP/1.1 200 ")
+    assert not vm.closed
+
+
+@pytest.mark.parametrize("stray", [b"\r\n", b"\n", b"\r\n\r\n"])
+def test_a_stray_line_end_is_not_the_beginning_of_a_request(wireless, stray):
+    """In a packet of its own behind a request: the connection is idle, not too slow."""
+    world = wireless()
+    vm = world.connect()
+    vm.ask(get())
+    assert vm.send(stray) == []
+    world.advance(seconds=70)
+    assert not vm.closed
+    assert vm.ask(get()).status == 200
+    vm.send(stray)
+    world.advance(seconds=76)
+
+    assert (vm.closed, vm.read()) == (True, [])
 
 
 # ---- Pipelining ----
@@ -239,6 +260,68 @@ def test_whoever_waits_to_be_told_to_go_on_is_told(wireless):
     assert vm.ask(body).status == 200
 
 
+GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def expecting(body, value="100-continue", **more):
+    """The head of a POST that waits to be told to send its body."""
+    return post(body, f"Expect: {value}", **more).partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+
+
+def fed(vm, data):
+    """What a VM receives for these bytes, as bytes."""
+    vm.world.run(lambda: vm.feed(data))
+    data = bytes(vm.received)
+    vm.received.clear()
+    return data
+
+
+@pytest.mark.parametrize("value", ["100-Continue", "100-CONTINUE", " 100-continue "])
+def test_the_expectation_in_any_case(wireless, value):
+    """RFC 9110: it is compared without case."""
+    assert fed(wireless().connect(), expecting(b"{}", value)) == GO_ON
+
+
+def test_http_1_0_is_not_told_to_go_on(wireless):
+    """RFC 9110: it would take the 100 for its answer."""
+    vm = wireless().connect()
+
+    assert fed(vm, expecting(b"{}", http="HTTP/1.0")) == b""
+    assert vm.ask(b"{}").status == 400
+
+
+def test_whoever_sends_his_body_unasked_need_not_be_told(wireless):
+    """Head and body in one piece: one answer."""
+    data = fed(wireless().connect(), expecting(b"{}") + b"{}")
+
+    assert data.startswith(b"HTTP/1.1 400 ")
+
+
+def test_behind_an_answer_that_is_held_he_is_told_when_it_is_his_turn(wireless):
+    """Not before the answer in front of it, and not never."""
+    world = wireless()
+    vm = world.connect()
+    etag = vm.ask(get()).etag
+    held = get(f"If-None-Match: {etag}", "Prefer: wait=5")
+    assert fed(vm, held + expecting(b"{}")) == b""
+    world.stage.clock.advance(seconds=6)
+    data = fed(vm, b"")
+
+    assert data.startswith(b"HTTP/1.1 304 ")
+    assert data.endswith(GO_ON)
+    assert data.count(b"HTTP/1.1") == 2
+    assert vm.ask(b"{}").status == 400
+
+
+def test_what_will_be_too_large_is_refused_before_it_is_sent(wireless):
+    """413 at once by its Content-Length, and no word of going on."""
+    for raw in (expecting(b" " * 65_537), post(b" " * 65_537)[:-65_537]):
+        vm = wireless().connect()
+        assert fed(vm, raw).startswith(b"HTTP/1.1 413 ")
+        assert vm.closed
+    assert fed(wireless().connect(), expecting(b" " * 65_536)) == GO_ON
+
+
 def test_a_tunnel_is_not_opened(wireless):
     """CONNECT is a method and a path that we do not have."""
     answer = wireless().ask(b"CONNECT example.com:443 HTTP/1.1\r\nMetadata: true\r\n\r\n")
@@ -270,6 +353,9 @@ def test_a_broken_request_costs_nobody_else_anything(wireless):
         b"\r\n\r\nrubbish\r\n\r\n",
         f"GET {TARGET}\r\n\r\n".encode(),
         f"GET {TARGET} HTTP/9.9\r\n\r\n".encode(),
+        get(http="HTTP/2.0"),
+        get(http="HTTP/0.9"),
+        post(b"{}", http="HTTP/2.0")[:-2],
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         f"GET {TARGET} HTTP/1.1\r\nMetadata true\r\n\r\n".encode(),
         f"GET {TARGET} HTTP/1.1\r\nMetadata : true\r\n\r\n".encode(),

@@ -1,10 +1,11 @@
 """Who asks: by address, by unix socket, by /vm/NAME; nobody sees another scope's document."""
 
 import json
+from collections import deque
 from difflib import get_close_matches
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairnotice.engine.commands import ApplyFleet
@@ -14,6 +15,7 @@ from tests.engine.story import BATCH, DB, SHOP, SPOT, WEB
 from tests.metadata.wireless import (
     ADDRESSES,
     DB_0,
+    NEWEST,
     PATH,
     STRANGER,
     TARGET,
@@ -164,8 +166,21 @@ def test_a_unix_socket_belongs_to_one_vm(wireless):
 
 
 def test_the_unix_socket_of_a_vm_that_is_gone(wireless):
-    """403, as for any stranger."""
-    assert wireless().ask(get(), "", Door(vm="nobody")).status == 403
+    """403, as for any stranger; it has no address, so it is told the name."""
+    answer = wireless().ask(get(), "", Door(vm="nobody"))
+
+    assert answer.status == 403
+    assert "the VM nobody" in answer.error
+    assert "known at" not in answer.error
+
+
+@pytest.mark.parametrize("address", ["::ffff:10.0.0.1", "10.0.0.1"])
+def test_an_ipv4_address_is_itself_also_on_a_socket_of_both_kinds(wireless, address):
+    """Where one listens on `::`, the kernel writes IPv4 addresses as ::ffff:a.b.c.d."""
+    assert wireless().ask(get(), address).status == 200
+    assert identity.address_of((address, 1, 0, 0)) == "10.0.0.1"
+    assert identity.address_of(("::ffff:a00:1", 1)) == "::ffff:a00:1"
+    assert identity.address_of("") == identity.address_of(None) == ""
 
 
 # ---- By name ----
@@ -296,16 +311,25 @@ STEPS = st.one_of(
     st.tuples(st.just("approve"), st.sampled_from(VMS)),
     st.tuples(st.just("done")),
     st.tuples(st.just("pass"), st.sampled_from([0.1, 20.0, 400.0, 100_000.0])),
+    st.tuples(st.just("move"), st.sampled_from(["db", "web-1", "web-2"])),
+    st.tuples(st.just("remove"), st.sampled_from(["db", "web-2", "batch_3"])),
+    st.tuples(st.just("swap"), st.sampled_from(VMS), st.sampled_from(VMS)),
 )
 
 
 class Neighbours:
-    """The fleet under random polls and events; every VM keeps one connection of each kind."""
+    """The fleet under random polls, events and changes; a VM keeps a connection of each kind."""
 
     def __init__(self, world):
         self.world = world
         self.lines = {}
+        # Of each connection, what was asked and not answered: the version, None for an approval.
+        self.asked = {}
         self.etags = {}
+        # What an ETag stood for, in each version: it may never stand for anything else.
+        self.meanings = {}
+        self.spec = served_sample()
+        self.removed = {}
 
     def line(self, vm, way):
         doors = {"address": Door(), "unix": Door(vm=vm), "name": LAPTOP}
@@ -313,6 +337,7 @@ class Neighbours:
         if line is None or line.is_closing():
             address = ADDRESSES[vm][0] if way == "address" else "127.0.0.1"
             line = self.lines[vm, way] = self.world.connect(address, doors[way])
+            self.asked[line] = deque()
         return line
 
     def poll(self, vm, version, way, condition):
@@ -320,26 +345,29 @@ class Neighbours:
         lines += ["Prefer: wait=5"] if condition == "wait" else []
         prefix = f"/vm/{vm}" if way == "name" else ""
         raw = request("GET", f"{prefix}{PATH}?api-version={version}", *lines)
-        self.send(vm, way, raw * 2)
+        self.send(vm, way, raw * 2, version, version)
 
-    def send(self, vm, way, raw):
+    def send(self, vm, way, raw, *versions):
         line = self.line(vm, way)
+        self.asked[line].extend(versions)
         self.world.run(lambda: line.feed(raw))
 
     def step(self, what, *more):
         stage = self.world.stage
         if what == "poll":
             self.poll(*more)
-        elif what == "restart":
+        elif what == "restart" and more[0] in stage.fleet.vms:
             self.world.run(lambda: stage.restart_vm(*more))
-        elif what == "approve":
+        elif what == "approve" and more[0] in stage.fleet.vms:
             ids = [event.id for event in stage.events(stage.vm(more[0]).scope)]
             if ids:
-                self.send(more[0], "address", approval(*ids))
+                self.send(more[0], "address", approval(*ids), None)
         elif what == "done":
             self.world.run(self.done)
-        else:
+        elif what == "pass":
             self.world.advance(seconds=more[0])
+        elif what in ("move", "remove", "swap"):
+            self.apply(*getattr(self, what)(*more))
 
     def done(self):
         """The driver is done with whatever the law has not given up."""
@@ -347,23 +375,103 @@ class Neighbours:
         for key in [key for key in stage.under_way if key in stage.fleet.impacts]:
             stage.report(key)
 
+    # What a new specification says; the law may refuse it.
+
+    def move(self, name):
+        """Into the availability set, or out of it."""
+        for vm in self.spec.vms:
+            if vm.name == name:
+                yield vm._replace(availability_set=None if vm.availability_set else "web")
+            else:
+                yield vm
+
+    def remove(self, name):
+        """Out of the fleet, or back into it."""
+        gone = self.removed.pop(name, None)
+        if gone is not None:
+            yield gone
+        for vm in self.spec.vms:
+            if vm.name == name:
+                self.removed[name] = vm
+            else:
+                yield vm
+
+    def swap(self, one, other):
+        """Each gets the other's addresses."""
+        given = {vm.name: vm.addresses for vm in self.spec.vms}
+        if one in given and other in given:
+            given[one], given[other] = given[other], given[one]
+        for vm in self.spec.vms:
+            yield vm._replace(addresses=given[vm.name])
+
+    def apply(self, *vms):
+        stage, spec = self.world.stage, self.spec._replace(vms=vms)
+        decisions = len(stage.decisions)
+        self.world.run(lambda: stage.ask(ApplyFleet(spec=spec)))
+        if len(stage.decisions) > decisions:
+            self.spec = spec
+        self.removed = {vm.name: vm for vm in served_sample().vms if vm.name not in stage.fleet.vms}
+        self.world.run(stage.tick)
+
+    # What came back.
+
+    def owner(self, vm, way):
+        """Whose connection this is now; None for nobody's."""
+        vms = self.world.stage.fleet.vms
+        if way != "address":
+            return vms.get(vm)
+        address = ADDRESSES[vm][0]
+        return next((one for one in vms.values() if address in one.addresses), None)
+
     def look(self):
-        """Whatever anybody has received names VMs and events of its own scope only."""
-        stage = self.world.stage
-        for (vm, _), line in self.lines.items():
-            scope = stage.vm(vm).scope
+        """Whatever anybody has received is of its own scope, and what he has still to read is."""
+        for (vm, way), line in self.lines.items():
             for answer in line.read():
-                if answer.status == 200 and answer.body:
+                version = self.asked[line].popleft()
+                if answer.status == 200 and version is not None:
                     self.etags[vm] = answer.etag
-                    for event in answer.events:
-                        assert stage.event(event["EventId"]).scope == scope
-                        names = {name.removeprefix("_") for name in event["Resources"]}
-                        assert {stage.vm(name).scope for name in names} == {scope}
+                    meaning = self.meanings.setdefault((answer.etag, version), answer.body)
+                    assert meaning == answer.body
+                    self.must_be_own(answer, self.owner(vm, way))
+                elif answer.status == 304:
+                    self.must_be_known(answer, self.owner(vm, way))
+                else:
+                    assert answer.status in (200, 400, 403, 404)
+
+    def must_be_own(self, answer, owner):
+        stage = self.world.stage
+        assert owner is not None
+        for event in answer.events:
+            assert stage.event(event["EventId"]).scope == owner.scope
+            names = {name.removeprefix("_") for name in event["Resources"]}
+            assert {stage.vm(name).scope for name in names} == {owner.scope}
+
+    def must_be_known(self, answer, owner):
+        """A 304 is of the document that the VM would be shown now."""
+        assert owner is not None
+        shown = self.world.stage.document(owner.scope)
+        for (etag, _), body in self.meanings.items():
+            if etag == answer.etag:
+                told = json.loads(body)
+                assert told["DocumentIncarnation"] == shown.incarnation
+                ids = {event["EventId"] for event in told["Events"]}
+                assert ids <= {event.id for event in shown.events}
 
 
 @given(st.lists(STEPS, min_size=5, max_size=40))
+@example(
+    [
+        ("restart", "db"),
+        ("poll", "db", NEWEST, "address", ""),
+        ("approve", "db"),
+        ("done",),
+        ("restart", "web-0"),
+        ("move", "db"),
+        ("poll", "db", NEWEST, "address", "old"),
+    ]
+)
 def test_nobody_ever_sees_another_scopes_document(steps):
-    """Random polls by all ways, events, approvals and time: only one's own is ever shown."""
+    """Random polls by all ways, events, time, moves, removals, addresses: only one's own."""
     with Wireless(listening=(WEB, DB)) as world:
         fleet = Neighbours(world)
         for step in steps:

@@ -202,6 +202,21 @@ def test_limits_can_be_set(wireless):
 # ---- Those who do not listen ----
 
 
+def test_behind_an_answer_that_is_held_so_many_requests_wait_and_no_more(wireless):
+    """Then nothing is read until it is answered, and all are answered."""
+    world = wireless(limits=Limits(queued_requests_max=10))
+    vm = world.connect()
+    vm.send(get('If-None-Match: "1-1"', "Prefer: wait=30"))
+    for _ in range(50):
+        vm.send(get())
+    assert vm.paused
+    assert len(vm.protocol._queue) == 10
+    world.advance(seconds=31)
+    world.run()
+
+    assert [answer.status for answer in vm.read()] == [304, *[200] * 50]
+
+
 def test_whoever_takes_no_answers_is_not_read_any_further(wireless):
     """The endpoint does not gather answers without end, whatever is asked in between."""
     world = wireless()

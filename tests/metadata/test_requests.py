@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.metadata.wireless import NEWEST, PATH, TARGET, VERSIONS, get, request
+from tests.metadata.wireless import NEWEST, PATH, TARGET, VERSIONS, get, post, request
 
 HEADER_MISSING = b'{ "error": "Bad request: . Required metadata header not specified" }'
 VERSION_INVALID = (
@@ -53,6 +53,16 @@ def test_the_path_in_any_case_with_a_slash_or_in_absolute_form(wireless, target)
         f"http://169.254.169.254{QUERY}",
         "http://169.254.169.254",
         f"/x?{TARGET}",
+        f"/metadata//scheduledevents{QUERY}",
+        f"//metadata/scheduledevents{QUERY}",
+        f"{PATH}//{QUERY}",
+        f"{PATH}///{QUERY}",
+        f"/metadata/instance/compute//name{QUERY}&format=text",
+        f"/metadata/instance/compute//{QUERY}",
+        f"/metadata/instance//{QUERY}",
+        f"/metadata/versions//{QUERY}",
+        f"http://h?x=1{TARGET}",
+        f"https:///{TARGET}",
     ],
 )
 def test_an_unknown_path_is_not_found(wireless, target):
@@ -61,6 +71,18 @@ def test_an_unknown_path_is_not_found(wireless, target):
 
     assert answer.status == 404
     assert answer.error
+
+
+@pytest.mark.parametrize(
+    "path", ["/metadata/versions", "/metadata/instance", "/metadata/instance/compute/name"]
+)
+def test_one_slash_at_the_end_makes_no_difference(wireless, path):
+    """Elsewhere too."""
+    query = "?api-version=2021-02-01&format=text"
+    bare, slashed = (wireless().ask(request("GET", path + end + query)) for end in ("", "/"))
+
+    assert (bare.status, bare.body) == (slashed.status, slashed.body)
+    assert bare.status == 200
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"])
@@ -73,6 +95,41 @@ def test_another_method_is_told_which_are_allowed(wireless, method):
     assert sorted(answer.headers["allow"].split(", ")) == ["GET", "POST"]
     assert answer.error
     assert vm.ask(get()).status == 200
+
+
+@pytest.mark.parametrize("method", ["FOO", "BREW", "get", "Post", "M-FOO", "SETUP", "X" * 60])
+def test_a_method_that_nobody_knows_is_another_method(wireless, method):
+    """405 with Allow, or 404 for an unknown path, and the end; however the network cuts it."""
+    world = wireless()
+    for target, status in ((TARGET, 405), ("/metadata/versions", 405), ("/nowhere", 404)):
+        raw = request(method, target)
+        vm = world.connect()
+        answer = vm.ask(raw)
+        assert (answer.status, answer.headers["connection"]) == (status, "close")
+        assert ("allow" in answer.headers) == (status == 405)
+        assert vm.closed
+    for place in range(1, len(raw)):
+        assert [one.status for one in world.connect().send(raw[:place], raw[place:])] == [404]
+    behind = world.connect().send(get() + post(b"{}") + get() + request(method) + get())
+    assert [one.status for one in behind] == [200, 400, 200, 405]
+
+
+@pytest.mark.parametrize(
+    ("place", "rest"), [(place, b"a") for place in range(1, 4)] + [(4, b"a"), (4, b"")]
+)
+def test_the_end_of_a_head_in_pieces_is_where_the_next_request_begins(wireless, place, rest):
+    """A method that nobody knows behind a poll whose last blank line came in two pieces."""
+    raw = get(*([f"X: {rest.decode()}"] if rest else []))
+    pieces = raw[: len(raw) - 4 + place], raw[len(raw) - 4 + place :] + request("FOO")
+    answers = wireless().connect().send(*pieces)
+
+    assert [answer.status for answer in answers] == [200, 405]
+
+
+@pytest.mark.parametrize("line", ["no colon", "Content-Length: x", "A b: c"])
+def test_what_is_not_http_is_malformed_whatever_its_method(wireless, line):
+    """400 comes before 405: readable HTTP is the first check."""
+    assert wireless().ask(request("FOO", TARGET, line)).status == 400
 
 
 @pytest.mark.parametrize("path", ["/metadata/instance", "/metadata/versions"])
@@ -182,7 +239,15 @@ def test_the_metadata_header_in_any_case(wireless, line):
 
 @pytest.mark.parametrize(
     "line",
-    [None, "Metadata:", "Metadata: false", "Metadata: 1", "Metadata: true1", "X-Metadata: true"],
+    [
+        None,
+        "Metadata:",
+        "Metadata: false",
+        "Metadata: 1",
+        "Metadata: true1",
+        "X-Metadata: true",
+        "Metadata: true\r\nMetadata: true",
+    ],
 )
 @pytest.mark.parametrize("version", VERSIONS)
 def test_without_the_metadata_header_only_the_oldest_is_answered(wireless, line, version):

@@ -108,6 +108,54 @@ def test_a_unix_socket_takes_the_place_of_one_left_behind(tmp_path):
     on_sockets(story)
 
 
+def test_a_unix_socket_that_is_served_is_not_taken_over(tmp_path):
+    """As for a port that is in use: the one who serves it serves on."""
+
+    async def story():
+        path = str(tmp_path / "db")
+        async with endpoint() as served:
+            served.server.listen_unix(path, "db")
+            with pytest.raises(OSError, match="in use"):
+                served.server.listen_unix(path, "web-0")
+            reader, writer = await asyncio.open_unix_connection(path)
+            writer.write(last())
+            assert read_answers(await reader.read())[0].status == 200
+            writer.close()
+
+    on_sockets(story)
+
+
+def test_a_file_is_not_taken_for_a_socket(tmp_path):
+    """Whatever else is at that path is left as it is."""
+
+    async def story():
+        path = tmp_path / "db"
+        path.write_text("precious")
+        async with endpoint() as served:
+            with pytest.raises(OSError, match="in use"):
+                served.server.listen_unix(str(path), "db")
+        assert path.read_text() == "precious"
+
+    on_sockets(story)
+
+
+def test_whoever_closes_his_direction_during_a_wait_is_answered():
+    """`nc -N` with a wait: he may be gone, so the wait ends, with a 304."""
+
+    async def story():
+        async with endpoint() as served:
+            etag = (await ask(served.port, last())).etag
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(get(f"If-None-Match: {etag}", "Prefer: wait=60"))
+            await until(lambda: served.worker.held_count == 1)
+            writer.write_eof()
+            answers = read_answers(await asyncio.wait_for(reader.read(), 10))
+            writer.close()
+            assert [answer.status for answer in answers] == [304]
+
+    on_sockets(story)
+
+
 def test_pythons_own_client():
     """What urllib does: it sends an approval's head and body apart, one right behind the other."""
 
@@ -169,6 +217,21 @@ def test_a_vm_with_two_kinds_of_address():
             (answer,) = read_answers(await reader.read())
             writer.close()
             assert answer.body == (await ask(served.port, last())).body
+
+    on_sockets(story)
+
+
+def test_one_socket_for_both_kinds_of_address():
+    """`::` takes IPv4 as well: the VM is the same, the first time and when it was seen before."""
+
+    async def story():
+        async with endpoint() as served:
+            served.stage.restart_vm("web-0")
+            port = served.listen(host="::")
+            bodies = {(await ask(port, last())).body for _ in range(3)}
+            assert bodies == {(await ask(served.port, last())).body}
+            stranger = await ask(port, last(), source="127.0.0.99")
+            assert "known at 127.0.0.99" in stranger.error
 
     on_sockets(story)
 

@@ -12,6 +12,7 @@ from tests.metadata.wireless import (
     approval,
     get,
     post,
+    request,
     served_sample,
     start_requests,
 )
@@ -75,6 +76,40 @@ def test_without_if_none_match_it_is_ignored(wireless):
 
     assert answer.status == 200
     assert "preference-applied" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/metadata/versions",
+        "/metadata/instance?api-version=2021-02-01",
+        "/metadata/instance/compute/name?api-version=2021-02-01&format=text",
+    ],
+)
+def test_only_the_document_is_waited_for(wireless, target):
+    """Elsewhere the preference is not applied, so it is not said that it was."""
+    answer = wireless().ask(request("GET", target, 'If-None-Match: "1-1"', "Prefer: wait=5"))
+
+    assert answer.status == 200
+    assert "preference-applied" not in answer.headers
+
+
+def test_whoever_says_no_more_is_answered_at_once(wireless):
+    """It may be gone, so nothing is held for it: the wait ends, and what is behind it is answered.
+
+    That the wait was not kept is said by what is missing: Preference-Applied.
+    """
+    world = wireless()
+    vm = world.connect()
+    etag = waiting(vm, 50)
+    vm.send(get(f"If-None-Match: {etag}", "Prefer: wait=50") + get())
+    vm.say_no_more()
+
+    answers = vm.read()
+    assert [answer.status for answer in answers] == [304, 304, 200]
+    assert not any("preference-applied" in answer.headers for answer in answers)
+    assert vm.closed
+    assert world.worker.held_count == 0
 
 
 @pytest.mark.parametrize("preference", ["wait=0", "wait=ten", "wait", "wait=-5", "respond-async"])

@@ -243,14 +243,13 @@ class Connection(asyncio.Protocol):
         return retry_after_seconds(caller, now, rate)
 
     def _serve(self, request: Request, caller: Caller, answer: Reply, now: float) -> None:
-        """Write an answer, and take note where it was to a request for the document."""
-        counts = request.target is Target.EVENTS and answer.status in (OK, NOT_MODIFIED)
-        if counts and request.wait_seconds and not self._ended:
-            self._write(request, _preferred(answer, request.wait_seconds))
-        else:
-            self._write(request, answer)
-        if counts:
+        """Write an answer, and take note where it is to a request for the document."""
+        if request.target is Target.EVENTS and answer.status in (OK, NOT_MODIFIED):
+            # First: where this fails, another answer is written.
             self.worker.served(request, caller, answer, now)
+            if request.wait_seconds and not self._ended:
+                answer = _preferred(answer, request.wait_seconds)
+        self._write(request, answer)
 
     def _write(self, request: Request, answer: Reply) -> None:
         if self._closing:

@@ -235,7 +235,7 @@ class Reader:
         )
         assert self._parser is not None
         # RFC 9110: HTTP/1.0 knows no such thing.
-        self.expects = asked and not self._too_large and self._parser.get_http_version() == "1.1"
+        self.expects = asked and self._parser.get_http_version() == "1.1"
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body. What is too long is not kept."""

@@ -262,7 +262,7 @@ def answer(facts: Facts, path: Sequence[str], version: str, *, text: bool) -> An
     containers with a slash at the end. Names are compared without case; a list counts from 0.
     """
     element: Element = tree(facts, version)
-    for name in path[:-1] if path and not path[-1] else path:
+    for name in path:
         found = _children(element).get(name.lower())
         if found is None:
             return Answer(404, faults.NO_SUCH_ELEMENT)
