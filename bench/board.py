@@ -1,9 +1,9 @@
 """What the board costs: the time to publish a change, and the memory each VM takes.
 
-Memory is all that the board keeps alive, by tracemalloc: names and addresses count too, since the
-board alone holds them in an endpoint process. Every VM has asked, as all do after a few seconds.
-Nothing is pending, so the documents are the empty ones that all scopes share, and what is counted
-is what there is beyond the documents.
+Memory is all that the board keeps alive, by tracemalloc: the fleet that fed it is let go, so names
+and addresses count too, as in an endpoint process, where the board alone holds them. Every VM has
+asked, as all do after a few seconds. Nothing is pending, so the documents are the empty ones that
+all scopes share, and what is counted is what there is beyond the documents.
 """
 
 import gc
@@ -11,7 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 
-from bench.boards import board_of, board_on, document_of, fleet_of, scope_of
+from bench.boards import board_of, document_of, scope_of
 from bench.fleets import START
 from bench.numbers import Number
 from fairnotice.metadata.board import Board
@@ -50,17 +50,16 @@ def _publishing(board: Board, vms: int, publications: int) -> Iterator[Number]:
 
 
 def _memory(vms: int) -> Iterator[Number]:
-    """What a board takes beside the fleet that feeds it, whose rows it points to."""
-    fleet, changes = fleet_of(vms)
+    """What a board takes once it stands alone."""
     tracemalloc.start()
     before = _bytes_alive()
-    board = board_on(fleet, changes)
+    board = board_of(vms)
     _everybody_asks(board)
-    beside = _bytes_alive() - before
+    taken = _bytes_alive() - before
     tracemalloc.stop()
     yield Number(
         name=f"memory per VM on the board, {vms:,} VMs",
-        values=[beside / vms],
+        values=[taken / vms],
         unit="bytes",
         at_most=BYTES_AT_MOST,
     )
@@ -71,7 +70,7 @@ def _everybody_asks(board: Board) -> None:
     for number, caller in enumerate(board.callers.values()):
         now = 1000.0 + number / 1000
         admit(caller, now, DEFAULT)
-        caller.page.asked_at = now
+        caller.page.asked_at = caller.asked_at = now
         board.note(caller, caller.page.answers[-1], START.wall)
 
 
