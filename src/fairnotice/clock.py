@@ -9,6 +9,7 @@ time has passed within one life of the process and cannot be stepped. Rule 25 ne
 without approval waits for NotBefore on the one and for the notice to elapse on the other.
 """
 
+import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -25,6 +26,10 @@ class Clock(Protocol):
         """Seconds since an arbitrary point; never decreases within one life of the process."""
         ...
 
+    async def sleep(self, seconds: float) -> None:
+        """Return when so much time has passed on the monotonic clock."""
+        ...
+
 
 class SystemClock:
     """The clocks of the machine."""
@@ -37,3 +42,4 @@ class SystemClock:
 
     # Asked for every poll of a VM, so there is nothing between the caller and the system.
     monotonic = staticmethod(time.monotonic)
+    sleep = staticmethod(asyncio.sleep)

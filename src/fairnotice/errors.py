@@ -5,8 +5,11 @@
     │   ├── IllegalTransition   a change of status that is not a row of engine/transitions.py
     │   └── ClockWentBack       `now` was earlier than the last record (rule 25)
     ├── Unavailable           nobody's fault: it cannot be done now, and may be later
+    │   ├── LeadLost            another control plane has taken over; this one's word is old
+    │   └── JournalMoved        the journal holds what this process does not know of
     └── UsageError            the caller's fault: what was given cannot mean anything
         ├── UnknownName         a name that nobody has
+        ├── NewerDatabase       a database that a later fairnotice has written
         └── BadBody             what a client sent is not what the wire asks for
 
 A command that the law forbids is no exception: `decide` returns a Refusal for it.
@@ -40,12 +43,24 @@ class Unavailable(FairnoticeError):
     """It cannot be done now; the same call may succeed later."""
 
 
+class LeadLost(Unavailable):
+    """A later epoch has begun: nothing that this process decides counts any more (rule 10)."""
+
+
+class JournalMoved(Unavailable):
+    """The journal goes on beyond what this process knows: it has to load the state anew."""
+
+
 class UsageError(FairnoticeError):
     """The caller gave something that cannot mean anything."""
 
 
 class UnknownName(UsageError):
     """Nobody has this name."""
+
+
+class NewerDatabase(UsageError):
+    """The database was written by a later fairnotice than this one."""
 
 
 class BadBody(UsageError):

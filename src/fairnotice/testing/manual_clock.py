@@ -1,6 +1,9 @@
 """A clock the test owns."""
 
+import asyncio
+import heapq
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 from fairnotice.errors import UsageError
 
@@ -17,6 +20,8 @@ class ManualClock:
     def __init__(self, start: datetime = DEFAULT_START) -> None:
         self._wall = _in_utc(start)
         self._monotonic = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._sequence = count()
 
     def wall(self) -> datetime:
         """The instant the test has set, in UTC."""
@@ -25,6 +30,21 @@ class ManualClock:
     def monotonic(self) -> float:
         """Seconds by which the test has advanced the clock."""
         return self._monotonic
+
+    async def sleep(self, seconds: float) -> None:
+        """Return when the test has let so much time pass."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._monotonic + seconds, next(self._sequence), woken))
+        await woken
+
+    def _wake(self) -> None:
+        """Wake whoever has slept long enough, in the loop that he sleeps in."""
+        while self._sleepers and self._sleepers[0][0] <= self._monotonic:
+            woken = heapq.heappop(self._sleepers)[2]
+            woken.get_loop().call_soon_threadsafe(_finish, woken)
 
     def advance(
         self,
@@ -39,11 +59,17 @@ class ManualClock:
         must_not_pass_backwards(passed)
         self._wall += passed
         self._monotonic += passed.total_seconds()
+        self._wake()
         return self._wall
 
     def set_wall(self, instant: datetime) -> None:
         """Step the wall clock to `instant`; the monotonic clock does not notice."""
         self._wall = _in_utc(instant)
+
+
+def _finish(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():
+        woken.set_result(None)
 
 
 def must_not_pass_backwards(passed: timedelta) -> None:

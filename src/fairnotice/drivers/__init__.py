@@ -1,0 +1,1 @@
+"""What touches machines: each driver carries out impacts and says what became of them."""

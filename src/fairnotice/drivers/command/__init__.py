@@ -1,0 +1,1 @@
+"""Runs the operator's own command line for each impact."""
