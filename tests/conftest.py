@@ -1,6 +1,10 @@
-"""How Hypothesis behaves here: repeatable in `make test`, exploring in `make soak`."""
+"""What tests are handed; and Hypothesis: repeatable in `make test`, exploring in `make soak`."""
 
 from hypothesis import HealthCheck, settings
+
+from tests.postgres import postgres_server, postgres_url
+
+__all__ = ["postgres_server", "postgres_url"]
 
 # No deadline: a slow machine is not a wrong law. A failure prints the line that repeats it.
 settings.register_profile(

@@ -1,0 +1,1 @@
+"""What is remembered: rows and journal, in memory, in SQLite or in PostgreSQL."""

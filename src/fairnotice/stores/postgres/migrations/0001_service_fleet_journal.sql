@@ -1,0 +1,35 @@
+CREATE SCHEMA fairnotice;
+
+-- Where the journal stands. One row.
+CREATE TABLE fairnotice.service (
+    one integer PRIMARY KEY CHECK (one = 1),
+    schema_version integer NOT NULL,
+    epoch bigint NOT NULL,
+    revision bigint NOT NULL,
+    recorded_at timestamptz,
+    feed_from bigint NOT NULL
+);
+INSERT INTO fairnotice.service VALUES (1, 1, 0, 0, NULL, 0);
+
+-- The state: every row as it is now, in the order in which they were first written. Rows are
+-- written over and over: room in each page keeps that cheap.
+CREATE TABLE fairnotice.fleet (
+    position bigint PRIMARY KEY,
+    kind text NOT NULL,
+    id text NOT NULL,
+    body text NOT NULL,
+    UNIQUE (kind, id)
+) WITH (fillfactor = 80);
+
+-- What happened: one line per change.
+CREATE TABLE fairnotice.journal (
+    revision bigint PRIMARY KEY,
+    at timestamptz NOT NULL,
+    what text NOT NULL,
+    kind text NOT NULL,
+    id text NOT NULL,
+    about text NOT NULL,
+    lasting boolean NOT NULL,
+    body text NOT NULL
+);
+CREATE INDEX journal_history ON fairnotice.journal (about) WHERE lasting;

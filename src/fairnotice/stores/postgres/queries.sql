@@ -1,0 +1,97 @@
+-- name: prepare_session
+-- Durable when we are told so, instants in UTC, and no waiting for ever on somebody's lock.
+SELECT
+    set_config('synchronous_commit', 'on', false),
+    set_config('timezone', 'UTC', false),
+    set_config('lock_timeout', %s::text, false);
+
+-- name: one_at_a_time
+-- Whoever makes or migrates tables does so alone.
+SELECT pg_advisory_xact_lock(hashtext('fairnotice'));
+
+-- name: tables
+-- Whether our schema is there, and which tables it holds.
+SELECT
+    to_regnamespace('fairnotice') IS NOT NULL,
+    array(SELECT tablename::text FROM pg_tables WHERE schemaname = 'fairnotice');
+
+-- name: schema_version
+-- The number of the last migration that was applied.
+SELECT schema_version FROM fairnotice.service;
+
+-- name: back_up
+-- Keep the tables as they were before a migration.
+DROP SCHEMA IF EXISTS {backup} CASCADE;
+CREATE SCHEMA {backup};
+CREATE TABLE {backup}.service AS TABLE fairnotice.service;
+CREATE TABLE {backup}.fleet AS TABLE fairnotice.fleet;
+CREATE TABLE {backup}.journal AS TABLE fairnotice.journal;
+
+-- name: begin_epoch
+-- Take the lead.
+UPDATE fairnotice.service SET epoch = epoch + 1 RETURNING epoch;
+
+-- name: service
+-- Where the journal stands.
+SELECT epoch, revision, recorded_at, feed_from FROM fairnotice.service;
+
+-- name: move_journal
+-- Move the journal's end, provided that this epoch leads and the journal ends where it thinks.
+UPDATE fairnotice.service
+SET revision = %(revision)s, recorded_at = coalesce(%(recorded_at)s, recorded_at)
+WHERE epoch = %(epoch)s AND revision = %(after)s
+RETURNING revision;
+
+-- name: remove_rows
+-- Take rows out of the state.
+DELETE FROM fairnotice.fleet AS fleet
+USING unnest(%s::text[], %s::text[]) AS gone (kind, id)
+WHERE fleet.kind = gone.kind AND fleet.id = gone.id;
+
+-- name: keep_rows
+-- Write rows; those that are there keep their position.
+INSERT INTO fairnotice.fleet (position, kind, id, body)
+SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[])
+ON CONFLICT (kind, id) DO UPDATE SET body = excluded.body;
+
+-- name: add_lines
+-- Write lines of the journal.
+INSERT INTO fairnotice.journal (revision, at, what, kind, id, about, lasting, body)
+SELECT * FROM unnest(
+    %s::bigint[], %s::timestamptz[], %s::text[], %s::text[], %s::text[], %s::text[],
+    %s::boolean[], %s::text[]
+);
+
+-- name: wake
+-- Wake those who wait; heard when the transaction is committed.
+SELECT pg_notify('fairnotice', %s::text);
+
+-- name: listen
+-- Be woken.
+LISTEN fairnotice;
+
+-- name: rows
+-- The whole state, in the order in which rows were first written.
+SELECT kind, body FROM fairnotice.fleet ORDER BY position;
+
+-- name: lines_after
+-- What follows a revision.
+SELECT revision, what, at, body FROM fairnotice.journal
+WHERE revision > %s ORDER BY revision LIMIT %s;
+
+-- name: history
+-- The story of one thing.
+SELECT revision, what, at, body FROM fairnotice.journal
+WHERE about = %s AND lasting ORDER BY revision;
+
+-- name: remove_old_lines
+-- Forget some lines that are lasting or not, and older than this; which ones.
+DELETE FROM fairnotice.journal
+WHERE revision IN (
+    SELECT revision FROM fairnotice.journal WHERE lasting = %s AND at < %s LIMIT %s
+)
+RETURNING revision;
+
+-- name: move_feed
+-- Say from where on the journal has every line.
+UPDATE fairnotice.service SET feed_from = greatest(feed_from, %s);

@@ -1,0 +1,59 @@
+-- name: tables
+-- The names of all tables, to know whose database this is.
+SELECT name FROM sqlite_master WHERE type = 'table';
+
+-- name: schema_version
+-- The number of the last migration that was applied.
+SELECT schema_version FROM service;
+
+-- name: begin_epoch
+-- Take the lead.
+UPDATE service SET epoch = epoch + 1;
+
+-- name: service
+-- Where the journal stands.
+SELECT epoch, revision, recorded_at, feed_from FROM service;
+
+-- name: move_journal
+-- Move the journal's end, provided that this epoch leads and the journal ends where it thinks.
+UPDATE service
+SET revision = :revision, recorded_at = coalesce(:recorded_at, recorded_at)
+WHERE epoch = :epoch AND revision = :after;
+
+-- name: remove_row
+-- Take a row out of the state.
+DELETE FROM fleet WHERE kind = ? AND id = ?;
+
+-- name: keep_row
+-- Write a row; one that is there keeps its position.
+INSERT INTO fleet (position, kind, id, body) VALUES (?, ?, ?, ?)
+ON CONFLICT (kind, id) DO UPDATE SET body = excluded.body;
+
+-- name: add_line
+-- Write one line of the journal.
+INSERT INTO journal (revision, at, what, kind, id, about, lasting, body)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: rows
+-- The whole state, in the order in which rows were first written.
+SELECT kind, body FROM fleet ORDER BY position;
+
+-- name: lines_after
+-- What follows a revision.
+SELECT revision, what, at, body FROM journal WHERE revision > ? ORDER BY revision LIMIT ?;
+
+-- name: history
+-- The story of one thing.
+SELECT revision, what, at, body FROM journal WHERE about = ? AND lasting = 1 ORDER BY revision;
+
+-- name: old_lines
+-- Some lines that are lasting or not, and older than this.
+SELECT revision FROM journal WHERE lasting = ? AND at < ? LIMIT ?;
+
+-- name: remove_line
+-- Forget one line of the journal.
+DELETE FROM journal WHERE revision = ?;
+
+-- name: move_feed
+-- Say from where on the journal has every line.
+UPDATE service SET feed_from = max(feed_from, ?);

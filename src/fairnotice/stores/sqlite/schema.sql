@@ -1,0 +1,37 @@
+-- The schema of a new database: what all migrations together make (a test compares them).
+
+-- Where the journal stands. One row.
+CREATE TABLE service (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    schema_version INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    recorded_at TEXT,
+    feed_from INTEGER NOT NULL
+);
+INSERT INTO service VALUES (1, 2, 0, 0, NULL, 0);
+
+-- The state: every row as it is now, in the order in which they were first written.
+CREATE TABLE fleet (
+    position INTEGER PRIMARY KEY,
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    UNIQUE (kind, id)
+);
+
+-- What happened: one line per change.
+CREATE TABLE journal (
+    revision INTEGER PRIMARY KEY,
+    at TEXT NOT NULL,
+    what TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    about TEXT NOT NULL,
+    lasting INTEGER NOT NULL,
+    body TEXT NOT NULL
+);
+CREATE INDEX journal_history ON journal (about) WHERE lasting = 1;
+
+-- Forgetting looks for what is old, and must not read the whole journal for it.
+CREATE INDEX journal_retention ON journal (lasting, at);

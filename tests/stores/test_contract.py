@@ -1,0 +1,207 @@
+"""Every store keeps every promise of the port, and the proof can fail."""
+
+import sys
+
+import pytest
+
+from fairnotice.errors import UsageError
+from fairnotice.stores.memory import MemoryStore
+from fairnotice.stores.opening import open_store
+from fairnotice.stores.store import Line, Loaded
+from fairnotice.testing.check_store import check_store
+
+
+def test_memory_keeps_its_promises():
+    """In memory: the same object is the same database."""
+    store = MemoryStore()
+    check_store(lambda: store)
+
+
+def test_sqlite_keeps_its_promises(tmp_path):
+    """In a SQLite file."""
+    check_store(lambda: open_store(f"sqlite:{tmp_path / 'fleet.db'}"))
+
+
+def test_postgres_keeps_its_promises(postgres_url):
+    """In a real PostgreSQL."""
+    check_store(lambda: open_store(postgres_url))
+
+
+# ---- Stores with one fault each ----
+
+
+class ForgetsTheEpoch(MemoryStore):
+    def lead(self):
+        return 1
+
+
+class TakesAnyEpoch(MemoryStore):
+    def commit(self, _, after, changes):
+        super().commit(self._epoch, after, changes)
+
+
+class TakesAnyEnd(MemoryStore):
+    def commit(self, epoch, _, changes):
+        super().commit(epoch, self._revision, changes)
+
+
+class WritesBeforeItChecks(MemoryStore):
+    def commit(self, epoch, after, changes):
+        for change in changes:
+            self._rows["node", change.row[0]] = change.row
+        super().commit(epoch, after, changes)
+
+
+class WritesHalf(MemoryStore):
+    def commit(self, epoch, after, changes):
+        for number, change in enumerate(changes):
+            super().commit(epoch, after + number, [change])
+
+
+class MovesRowsToTheEnd(MemoryStore):
+    def _write(self, key, change):
+        self._rows.pop(key, None)
+        super()._write(key, change)
+
+
+class KeepsThePlaceOfRemovedRows(MemoryStore):
+    def load(self):
+        loaded = super().load()
+        places = {}
+        for line in self._journal:
+            places.setdefault((type(line.change.row), line.change.row[0]), line.revision)
+        rows = sorted(loaded.rows, key=lambda row: places.get((type(row), row[0]), 0))
+        return loaded._replace(rows=rows)
+
+
+class LoadsLazily(MemoryStore):
+    def load(self):
+        loaded = super().load()
+        return loaded._replace(rows=self._lazy(loaded.rows[:1]))
+
+    def _lazy(self, first):
+        yield from first
+        yield from list(self._rows.values())[1:]
+
+
+class ForgetsWhenItWasRecorded(MemoryStore):
+    def load(self):
+        return Loaded(list(self._rows.values()), self._revision, None)
+
+
+class IgnoresTheLimit(MemoryStore):
+    def changes_after(self, revision, limit):
+        return super().changes_after(revision, limit + 1)
+
+
+class FollowsFromTheFuture(MemoryStore):
+    def changes_after(self, revision, limit):
+        return super().changes_after(min(revision, self._revision), limit)
+
+
+class HidesTheGap(MemoryStore):
+    def forget(self, **before):
+        forgotten = super().forget(**before)
+        self._feed_from = 0
+        return forgotten
+
+
+class ForgetsHistoryWithTheJournal(MemoryStore):
+    def forget(self, *, journal_before, **_):
+        return super().forget(journal_before=journal_before, history_before=journal_before)
+
+
+class ForgetsTwice(MemoryStore):
+    def forget(self, **before):
+        return super().forget(**before) + 1
+
+
+class TellsOfScopes(MemoryStore):
+    def history(self, about):
+        return super().history(about) or ([Line(1, None)] if about.startswith("scope:") else [])
+
+
+class TellsBackwards(MemoryStore):
+    def history(self, about):
+        return super().history(about)[::-1]
+
+
+class NeverWakes(MemoryStore):
+    def wait_beyond(self, revision, seconds):
+        before = super().wait_beyond(revision, 0)
+        super().wait_beyond(10**9, min(seconds, 0.2))
+        return before
+
+
+class DoesNotWait(MemoryStore):
+    def wait_beyond(self, revision, _):
+        return super().wait_beyond(revision, 0)
+
+
+class RoundsInstants(MemoryStore):
+    def changes_after(self, revision, limit):
+        lines = super().changes_after(revision, limit)
+        return lines and [
+            Line(number, type(change)(change.at.replace(microsecond=0), change.row))
+            for number, change in lines
+        ]
+
+
+BROKEN = [
+    ForgetsTheEpoch,
+    TakesAnyEpoch,
+    TakesAnyEnd,
+    WritesBeforeItChecks,
+    WritesHalf,
+    MovesRowsToTheEnd,
+    KeepsThePlaceOfRemovedRows,
+    LoadsLazily,
+    ForgetsWhenItWasRecorded,
+    IgnoresTheLimit,
+    FollowsFromTheFuture,
+    HidesTheGap,
+    ForgetsHistoryWithTheJournal,
+    ForgetsTwice,
+    TellsOfScopes,
+    TellsBackwards,
+    NeverWakes,
+    DoesNotWait,
+    RoundsInstants,
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
+def test_the_proof_can_fail(broken):
+    """A store with one fault is found out, in a sentence."""
+    store = broken()
+
+    with pytest.raises(AssertionError, match="A store's promise is broken"):
+        check_store(lambda: store)
+
+
+# ---- URLs ----
+
+
+@pytest.mark.parametrize("url", ["", "sqlite:", "mysql://root:secret@db/x", "fleet.db", "memory"])
+def test_what_is_no_store_is_told_what_is(url):
+    """The error names what is accepted, and repeats no password."""
+    with pytest.raises(UsageError, match=r"memory:, sqlite:PATH or postgresql://") as refused:
+        open_store(url)
+
+    assert "secret" not in str(refused.value)
+
+
+def test_postgres_without_psycopg_says_what_to_install(monkeypatch):
+    """The driver is an extra of its own."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "fairnotice.stores.postgres.store", raising=False)
+    monkeypatch.delitem(sys.modules, "fairnotice.stores.postgres.schema", raising=False)
+
+    with pytest.raises(UsageError, match=r"pip install 'fairnotice\[postgres\]'"):
+        open_store("postgresql://postgres@/fleet")
+
+
+def test_a_wrong_postgres_url_is_the_callers_fault():
+    """What libpq cannot read."""
+    with pytest.raises(UsageError, match="no PostgreSQL URL"):
+        open_store("postgresql://a@b/c?nonsense=1")
