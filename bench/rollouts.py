@@ -91,7 +91,7 @@ def _run(stage: Stage, nodes_at_once: int, *, one_by_one: bool = False) -> float
             stage.ask(ReportOutcome(key=key, outcome=Outcome.DONE))
             if one_by_one:
                 stage.tick()
-        timer = stage.next_timer
+        timer = stage.timers.next
         assert timer is not None, "the rollout waits for nothing and has not ended"
         stage.advance_to(max(timer, stage.clock.wall()))
     rollout = stage.fleet.rollouts["rollout"]

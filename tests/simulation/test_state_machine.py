@@ -184,8 +184,8 @@ class Law(RuleBasedStateMachine):
 
     @rule()
     def next_timer_comes(self):
-        if self.stage.next_timer is not None:
-            self.stage.advance_to(max(self.stage.next_timer, self.stage.clock.wall()))
+        if self.stage.timers.next is not None:
+            self.stage.advance_to(max(self.stage.timers.next, self.stage.clock.wall()))
 
     @rule(away=st.integers(-3000, 3000), takeover=st.booleans())
     def process_restarts(self, away, takeover):

@@ -43,9 +43,8 @@ class TwiceDecided(Stage):
 @pytest.mark.parametrize("seed", range(6))
 def test_commands_together_are_decided_as_one_by_one(seed):
     """A trial over a fleet left behind decides what the fleet itself decides, seven in a row."""
-    simulation = Simulation(seed, 250)
-    stage = TwiceDecided(simulation.stage.fleet.timing, simulation.stage.witness)
-    simulation.stage = stage
+    simulation = Simulation(seed, 250, TwiceDecided)
+    stage = simulation.stage
     simulation.run()
     stage.commit()
     for name in (*TABLES, *INDEXES):

@@ -72,13 +72,15 @@ class Run(NamedTuple):
 class Simulation:
     """One fleet, one seed, some hundred steps; raises LawBroken where the law is broken."""
 
-    def __init__(self, seed: int, steps: int = STEPS) -> None:
+    def __init__(
+        self, seed: int, steps: int = STEPS, make_stage: Callable[..., Stage] = Stage
+    ) -> None:
         self.seed = seed
         self.steps = steps
         self.chance = Random(seed)
         timing = self._timing()
         self.witness = LawWitness(timing)
-        self.stage = Stage(timing, witness=self.witness)
+        self.stage = make_stage(timing, witness=self.witness)
         self.stage.keep_decisions = False
         self.step = 0
         self.refused = 0
@@ -168,8 +170,8 @@ class Simulation:
             # Somebody sets the wall clock; the other one does not notice (rule 25).
             clock = self.stage.clock
             clock.set_wall(clock.wall() + timedelta(seconds=seconds))
-        if self.chance.random() < 0.5 and self.stage.next_timer is not None:
-            self.stage.advance_to(max(self.stage.next_timer, self.stage.clock.wall()))
+        if self.chance.random() < 0.5 and self.stage.timers.next is not None:
+            self.stage.advance_to(max(self.stage.timers.next, self.stage.clock.wall()))
         else:
             self.stage.advance(seconds=seconds)
 
@@ -386,7 +388,7 @@ class Simulation:
             self._answer_all()
             if not self._live():
                 break
-            timer = self.stage.next_timer
+            timer = self.stage.timers.next
             if timer is None:
                 break
             self.stage.advance_to(max(timer, self.stage.clock.wall()))

@@ -4,14 +4,14 @@ It keeps the conductor's promises and no others: a command is decided, its chang
 then its effects are carried out. Nothing is stored.
 """
 
-import heapq
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from itertools import count, islice
+from itertools import islice
 from typing import Protocol
 
+from fairnotice.conductor.timers import Timers
 from fairnotice.engine import (
     AZURE,
     PROFILES,
@@ -33,7 +33,7 @@ from fairnotice.engine.commands import (
     StartRollout,
     Tick,
 )
-from fairnotice.engine.effects import AskOutcome, BeginImpact, Subject, WakeAt
+from fairnotice.engine.effects import AskOutcome, BeginImpact, WakeAt
 from fairnotice.errors import UnknownName, UsageError
 from fairnotice.model import Document, Impact, Moment
 from fairnotice.testing.manual_clock import DEFAULT_START, ManualClock, must_not_pass_backwards
@@ -91,8 +91,7 @@ class Stage:
         self.last_command: Command | None = None
         self.commands_count = 0
         self.keep_decisions = True
-        self._timers: list[tuple[datetime, int, Subject]] = []
-        self._sequence = count()
+        self.timers = Timers()
 
     @property
     def now(self) -> Moment:
@@ -125,7 +124,7 @@ class Stage:
 
     def _carry_out(self, effect: BeginImpact | AskOutcome | WakeAt) -> None:
         if isinstance(effect, WakeAt):
-            heapq.heappush(self._timers, (effect.at, next(self._sequence), effect.subject))
+            self.timers.add(effect.at, effect.subject)
         elif isinstance(effect, BeginImpact):
             self.under_way[effect.impact.key] = effect.impact
             self.asked.pop(effect.impact.key, None)
@@ -163,7 +162,7 @@ class Stage:
 
     def restart(self, *, takeover: bool = False) -> Decision:
         """The process dies and lives again: timers and calls to the driver are lost."""
-        self._timers.clear()
+        self.timers.clear()
         self.under_way.clear()
         self.asked.clear()
         decision = self.ask(Restarted(takeover=takeover))
@@ -202,25 +201,14 @@ class Stage:
 
     # ---- Time ----
 
-    @property
-    def next_timer(self) -> datetime | None:
-        """When the law wants to be woken next."""
-        return self._timers[0][0] if self._timers else None
-
     def tick(self) -> None:
         """Wake the law for every timer that is due, until none is."""
         for _ in range(TICKS_AT_ONCE_MAX):
-            subjects = self._due()
+            subjects = self.timers.due(self.clock.wall())
             if not subjects:
                 return
             self.ask(Tick(subjects=subjects))
         raise AssertionError(f"the law asks to be woken for ever: {subjects}")
-
-    def _due(self) -> tuple[Subject, ...]:
-        due: dict[Subject, None] = {}
-        while self._timers and self._timers[0][0] <= self.clock.wall():
-            due[heapq.heappop(self._timers)[2]] = None
-        return tuple(due)
 
     def advance(self, *, seconds: float = 0, minutes: float = 0, hours: float = 0) -> None:
         """Let time pass, stopping at every timer on the way."""
@@ -231,7 +219,7 @@ class Stage:
         """Let time pass until this instant, stopping at every timer on the way."""
         must_not_pass_backwards(instant - self.clock.wall())
         self.tick()
-        while (timer := self.next_timer) is not None and timer <= instant:
+        while (timer := self.timers.next) is not None and timer <= instant:
             self._step_to(timer)
             self.tick()
         self._step_to(instant)

@@ -1,0 +1,97 @@
+"""What has been committed, for those who follow: boards at once, others by revision."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from fairnotice.engine import Fleet
+from fairnotice.engine.changes import Change, Row
+from fairnotice.engine.tables import TABLES
+from fairnotice.stores.store import Line
+
+# So many lines are at hand without asking the store: minutes of a busy fleet.
+LINES_AT_HAND_MAX = 20_000
+
+# Reads lines that are no longer at hand: None where the store has forgotten some.
+ReadLines = Callable[[int, int], "asyncio.Future[list[Line] | None]"]
+
+
+class Follower(Protocol):
+    """Somebody in this process who shows what is committed."""
+
+    def loaded(self, fleet: Fleet) -> None:
+        """This is the whole state, now and until the next commit."""
+
+    def committed(self, fleet: Fleet, changes: Sequence[Change[Any]]) -> None:
+        """These changes are durable and in the fleet; nobody was answered yet."""
+
+
+class Snapshot(NamedTuple):
+    """The whole state, for a follower that is too far behind."""
+
+    revision: int
+    rows: tuple[Row, ...]
+
+
+class Feed:
+    """The newest commits at hand, and the way to older ones."""
+
+    def __init__(self, fleet: Fleet, read: ReadLines) -> None:
+        self._read = read
+        self._lines: deque[Line] = deque(maxlen=LINES_AT_HAND_MAX)
+        self._followers: list[Follower] = []
+        self._fleet = fleet
+        self._moved = asyncio.Event()
+
+    @property
+    def revision(self) -> int:
+        """The last one that was committed."""
+        return self._fleet.revision
+
+    def follow(self, follower: Follower) -> None:
+        """Tell this follower of the state as it is, and of every commit from now on."""
+        self._followers.append(follower)
+        follower.loaded(self._fleet)
+
+    def begin(self, fleet: Fleet) -> None:
+        """This is the state from which the feed goes on."""
+        self._fleet = fleet
+        self._lines.clear()
+        for follower in self._followers:
+            follower.loaded(fleet)
+        self._wake()
+
+    def committed(self, changes: Sequence[Change[Any]]) -> None:
+        """These changes are durable and in the fleet."""
+        first = self._fleet.revision - len(changes) + 1
+        self._lines.extend(Line(first + offset, change) for offset, change in enumerate(changes))
+        for follower in self._followers:
+            follower.committed(self._fleet, changes)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def after(self, revision: int, limit: int = 1_000) -> list[Line] | Snapshot:
+        """What followed this revision, at most so many lines; or all there is, instead."""
+        if revision == self.revision:
+            return []
+        if self._lines and self._lines[0].revision <= revision + 1 <= self.revision:
+            start = revision + 1 - self._lines[0].revision
+            return [self._lines[n] for n in range(start, min(start + limit, len(self._lines)))]
+        older = await self._read(revision, limit) if revision < self.revision else None
+        return self.snapshot() if older is None else older
+
+    def snapshot(self) -> Snapshot:
+        """The state as it is now."""
+        tables = (getattr(self._fleet, name).values() for name in TABLES)
+        rows = tuple(row for table in tables for row in table)
+        return Snapshot(self.revision, (*rows, self._fleet.life))
+
+    async def wait_beyond(self, revision: int) -> int:
+        """Wait until something was committed after this revision; the last revision then."""
+        while self.revision == revision:
+            await self._moved.wait()
+        return self.revision

@@ -1,0 +1,125 @@
+"""Handing impacts to the driver, and their outcomes back to the law."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from fairnotice.clock import Clock
+from fairnotice.drivers.driver import Driver, Order, Report
+from fairnotice.engine.commands import ReportOutcome
+from fairnotice.errors import LeadLost, Unavailable
+from fairnotice.words import Outcome
+
+log = logging.getLogger(__name__)
+
+# How long until a driver, or the store, that could not be reached is tried again.
+RETRY_SECONDS = 1.0
+# How often a driver is asked about an impact that outlived the process that began it.
+ASK_AGAIN_SECONDS = 1.0
+
+Tell = Callable[[ReportOutcome], Awaitable[object]]
+
+
+class Orders:
+    """The impacts that this process waits for."""
+
+    def __init__(self, driver: Driver, clock: Clock, tell: Tell) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._tell = tell
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def begin(self, order: Order, epoch: int) -> None:
+        """Have this carried out; its intent is durable."""
+        self._spawn(self._carry_out(order, epoch))
+
+    def ask(self, key: str, epoch: int) -> None:
+        """Find out what became of this one, which an earlier life had begun or meant to."""
+        self._spawn(self._find_out(key, epoch))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Wait for nothing any more; what machines are doing they go on doing."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _carry_out(self, order: Order, epoch: int) -> None:
+        given_up_at = self._clock.monotonic() + order.limit_seconds
+        while self._clock.monotonic() < given_up_at:
+            report = await self._impact(order, epoch)
+            if report is None:
+                return
+            if report.outcome is not Outcome.NOT_BEGUN:
+                await self._report(order.key, report)
+                return
+        # The law has given up on it by now, so it is not begun any more.
+
+    async def _impact(self, order: Order, epoch: int) -> Report | None:
+        """How it ended; None where it is not ours any more."""
+        try:
+            return await self._driver.impact(order, epoch)
+        except LeadLost:
+            log.warning("%s was refused: another control plane has taken over", order.key)
+            return None
+        except Unavailable as error:
+            # It may have begun before the driver was lost, so it is asked for, not begun again.
+            log.warning("the driver was lost during %s: %s", order.key, error)
+            await self._clock.sleep(RETRY_SECONDS)
+            return await self._end(order.key, epoch)
+        except Exception:
+            log.exception("the driver broke during %s", order.key)
+            return Report(Outcome.UNKNOWN)
+
+    async def _find_out(self, key: str, epoch: int) -> None:
+        report = await self._outcome(key, epoch)
+        if report is not None and report.outcome is Outcome.UNDER_WAY:
+            await self._report(key, report)
+            report = await self._end(key, epoch)
+        if report is not None:
+            await self._report(key, report)
+
+    async def _end(self, key: str, epoch: int) -> Report | None:
+        """What became of it, once it is no longer under way."""
+        while True:
+            report = await self._outcome(key, epoch)
+            if report is None or report.outcome is not Outcome.UNDER_WAY:
+                return report
+            await self._clock.sleep(ASK_AGAIN_SECONDS)
+
+    async def _outcome(self, key: str, epoch: int) -> Report | None:
+        """The driver's answer, however long it takes to get one; None where it is not for us."""
+        while True:
+            try:
+                return await self._driver.outcome(key, epoch)
+            except LeadLost:
+                log.warning("nothing is said of %s: another control plane has taken over", key)
+                return None
+            except Unavailable as error:
+                log.warning("the driver cannot say what became of %s: %s", key, error)
+                await self._clock.sleep(RETRY_SECONDS)
+            except Exception:
+                log.exception("the driver broke when asked for %s", key)
+                return Report(Outcome.UNKNOWN)
+
+    async def _report(self, key: str, report: Report) -> None:
+        """Tell the law, again and again until it is durable."""
+        command = ReportOutcome(key=key, outcome=report.outcome, reason=report.reason)
+        while True:
+            try:
+                await self._tell(command)
+            except LeadLost:
+                return
+            except Unavailable:
+                await self._clock.sleep(RETRY_SECONDS)
+            else:
+                return

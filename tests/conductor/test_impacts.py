@@ -1,0 +1,277 @@
+"""From the law to the machines and back."""
+
+import asyncio
+
+import pytest
+
+from fairnotice.drivers.simulated.driver import SimulatedDriver
+from fairnotice.engine.commands import NodeOperation
+from fairnotice.errors import Unavailable
+from fairnotice.model import Requester
+from fairnotice.stores.memory import MemoryStore
+from fairnotice.testing.manual_clock import ManualClock
+from fairnotice.words import EventStatus, ImpactStatus, OperationKind, Outcome, Role
+from tests.conductor.orchestra import Failing, approve, conducting, restart, settled, simulated
+
+
+async def started(conductor, vm="web-0"):
+    """Restart a VM and approve it; the event."""
+    decision = await conductor.submit(restart(f"restart-{vm}", vm))
+    (event,) = decision.answer.events
+    command = approve(event)
+    by = Requester(vm, Role.VM)
+    await conductor.submit(type(command)(events=(event,), by=by))
+    await settled(turns=10)
+    return event
+
+
+def only_impact(conductor):
+    """The one impact that there is."""
+    (impact,) = conductor.fleet.impacts.values()
+    return impact
+
+
+def test_time_passes_and_the_event_starts_and_ends():
+    """Nobody approves: at NotBefore the machine reboots, and the event is gone."""
+
+    async def story():
+        clock = ManualClock()
+        driver = SimulatedDriver(clock)
+        async with conducting(driver=driver, clock=clock) as conductor:
+            decision = await conductor.submit(restart("one", "db"))
+            (event,) = decision.answer.events
+            clock.advance(minutes=14, seconds=59)
+            await settled(turns=10)
+            assert conductor.fleet.events[event].status is EventStatus.SCHEDULED
+            clock.advance(seconds=2)
+            await settled(turns=10)
+            assert conductor.fleet.events[event].status is EventStatus.STARTED
+            clock.advance(minutes=2)
+            await settled(turns=10)
+            assert conductor.fleet.events[event].status is EventStatus.COMPLETED
+            assert driver.machine("db").impacts == 1
+
+    asyncio.run(story())
+
+
+def test_the_order_says_what_the_driver_needs():
+    """Key, VM, kind, node, event, duration and limit."""
+
+    async def story():
+        clock = ManualClock()
+        orders = []
+
+        class Listening(SimulatedDriver):
+            async def impact(self, order, epoch):
+                orders.append((order, epoch))
+                return await super().impact(order, epoch)
+
+        async with conducting(driver=Listening(clock), clock=clock) as conductor:
+            command = NodeOperation(
+                id="upd",
+                by=Requester("olga", Role.OPERATOR),
+                node="node-3",
+                kind=OperationKind.HOST_UPDATE,
+                duration_seconds=9,
+            )
+            decision = await conductor.submit(command)
+            clock.advance(minutes=16)
+            await settled(turns=10)
+            ((order, epoch),) = orders
+            assert epoch == conductor.epoch == 1
+            assert order.vm == "db"
+            assert order.node == "node-3"
+            assert order.kind.value == "freeze"
+            assert order.duration_seconds == 9
+            assert (order.event,) == decision.answer.events
+            assert order.key == f"{decision.answer.operations[0]}/db"
+            assert order.limit_seconds == 69
+
+    asyncio.run(story())
+
+
+def test_a_driver_that_fails_is_believed():
+    """The impact ends failed, with the reason, and frees its VM."""
+
+    async def story():
+        clock = ManualClock()
+        driver = simulated(clock)
+        driver.next_fails("web-0", "no power")
+        async with conducting(driver=driver, clock=clock) as conductor:
+            await started(conductor)
+            impact = only_impact(conductor)
+            assert impact.status is ImpactStatus.FAILED
+            assert "no power" in impact.reason
+
+    asyncio.run(story())
+
+
+def test_a_driver_that_breaks_leaves_the_outcome_unknown():
+    """An exception of its own says nothing about the machine."""
+
+    async def story():
+        clock = ManualClock()
+
+        class Broken(SimulatedDriver):
+            async def impact(self, *_):
+                raise ZeroDivisionError
+
+        async with conducting(driver=Broken(clock), clock=clock) as conductor:
+            await started(conductor)
+            impact = only_impact(conductor)
+            assert impact.status is ImpactStatus.FAILED
+            assert impact.reason == "outcome unknown"
+
+    asyncio.run(story())
+
+
+def test_a_driver_that_hangs_is_given_up_on():
+    """After the limit of its kind the impact has timed out and its VM is free."""
+
+    async def story():
+        clock = ManualClock()
+        driver = simulated(clock)
+        driver.next_hangs("web-0")
+        async with conducting(driver=driver, clock=clock) as conductor:
+            event = await started(conductor)
+            clock.advance(minutes=11)
+            await settled(turns=10)
+            assert only_impact(conductor).status is ImpactStatus.TIMED_OUT
+            assert not conductor.fleet.events[event].visible
+
+    asyncio.run(story())
+
+
+def test_a_driver_that_was_away_is_asked_first_and_begins_what_was_not_begun():
+    """It refuses once, says "not begun", and then carries it out, once."""
+
+    async def story():
+        clock = ManualClock()
+        driver = simulated(clock)
+        driver.next_refuses("web-0")
+        async with conducting(driver=driver, clock=clock) as conductor:
+            await started(conductor)
+            assert only_impact(conductor).live
+            clock.advance(seconds=2)
+            await settled(turns=10)
+            assert only_impact(conductor).status is ImpactStatus.DONE
+            assert driver.machine("web-0").impacts == 1
+
+    asyncio.run(story())
+
+
+def test_what_the_law_has_given_up_on_is_not_begun_any_more():
+    """The driver is away for longer than the limit; when it is back, nothing happens."""
+
+    async def story():
+        clock = ManualClock()
+        driver = simulated(clock)
+        driver.next_refuses("web-0", standing=True)
+        async with conducting(driver=driver, clock=clock) as conductor:
+            await started(conductor)
+            for _ in range(12):
+                clock.advance(minutes=1)
+                await settled(turns=3)
+            assert only_impact(conductor).status is ImpactStatus.TIMED_OUT
+            driver.clear_faults()
+            clock.advance(minutes=1)
+            await settled(turns=10)
+            assert not driver.begun()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_after_a_restart_the_driver_is_asked(tmp_path, answers):
+    """One that can answer says it is under way, then done; one that cannot leaves it unknown."""
+
+    async def story():
+        store, clock = MemoryStore(), ManualClock()
+        path = tmp_path / "machines" if answers else None
+        async with conducting(store, SimulatedDriver(clock, path=path), clock) as first:
+            event = await started(first)
+            assert only_impact(first).live
+        driver = SimulatedDriver(clock, path=path)
+        async with conducting(store, driver, clock, declare=False) as second:
+            await settled(turns=10)
+            if not answers:
+                assert only_impact(second).reason == "outcome unknown"
+                return
+            assert only_impact(second).live
+            assert not only_impact(second).asked
+            clock.advance(minutes=2)
+            await settled(turns=10)
+            assert only_impact(second).status is ImpactStatus.DONE
+            assert not second.fleet.events[event].visible
+            assert driver.machine("web-0").impacts == 1
+
+    asyncio.run(story())
+
+
+def test_after_a_restart_what_was_not_begun_is_begun_once(tmp_path):
+    """The intent is durable, the process died before the driver heard of it."""
+
+    async def story():
+        store, clock = MemoryStore(), ManualClock()
+
+        class Deaf(SimulatedDriver):
+            async def impact(self, *_):
+                await asyncio.Event().wait()
+
+        path = tmp_path / "machines"
+        async with conducting(store, Deaf(clock, path=path), clock) as first:
+            await started(first)
+        driver = simulated(clock, path=path)
+        async with conducting(store, driver, clock, declare=False) as second:
+            await settled(turns=20)
+            assert only_impact(second).status is ImpactStatus.DONE
+            assert driver.machine("web-0").impacts == 1
+
+    asyncio.run(story())
+
+
+def test_an_outcome_is_reported_until_it_is_durable():
+    """The store is away when the machine is done: the report comes again when it is back."""
+
+    async def story():
+        store, clock = Failing(), ManualClock()
+        driver = SimulatedDriver(clock)
+        async with conducting(store, driver, clock) as conductor:
+            event = await started(conductor)
+            store.broken = True
+            clock.advance(minutes=2)
+            await settled(turns=10)
+            assert conductor.fleet.events[event].visible
+            store.broken = False
+            for _ in range(3):
+                clock.advance(seconds=1)
+                await settled(turns=5)
+            assert conductor.fleet.events[event].status is EventStatus.COMPLETED
+
+    asyncio.run(story())
+
+
+def test_a_driver_that_cannot_say_is_asked_again():
+    """Unavailable when asked for the outcome: again a second later."""
+
+    async def story():
+        store, clock = MemoryStore(), ManualClock()
+
+        class Shy(SimulatedDriver):
+            asked = 0
+
+            async def outcome(self, key, epoch):
+                Shy.asked += 1
+                if Shy.asked < 3:
+                    raise Unavailable("the hypervisor does not answer")
+                return (await super().outcome(key, epoch))._replace(outcome=Outcome.DONE)
+
+        async with conducting(store, SimulatedDriver(clock), clock) as first:
+            await started(first)
+        async with conducting(store, Shy(clock), clock, declare=False) as second:
+            for _ in range(3):
+                clock.advance(seconds=1)
+                await settled(turns=5)
+            assert only_impact(second).status is ImpactStatus.DONE
+
+    asyncio.run(story())
