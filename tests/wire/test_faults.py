@@ -83,6 +83,11 @@ def test_an_unknown_caller_is_told_its_address_and_where_it_helps_the_other_form
     assert "/vm/NAME/metadata/scheduledevents" in hinted
 
 
+def test_on_the_socket_of_a_vm_that_is_not_there_its_name_is_said():
+    """There is no address to name."""
+    assert "the VM db," in error(faults.unknown_owner("db"))
+
+
 def test_an_unknown_name_is_answered_with_the_nearest():
     """And with none where there are none."""
     assert error(faults.unknown_name("web_9", ["web_0", "web_1"])).endswith("web_0, web_1")
