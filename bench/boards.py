@@ -6,12 +6,12 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from bench.fleets import LISTENING, START, carry_out, specification
+from fairnotice.control.publishing import publish
 from fairnotice.engine import Fleet
 from fairnotice.engine.changes import Change
 from fairnotice.engine.commands import ApplyFleet
 from fairnotice.metadata.board import Board
 from fairnotice.model import Document, Event, Scope
-from fairnotice.testing.live import publish
 from fairnotice.words import EventSource, EventStatus, EventType, ScopeKind
 
 NOTICE = timedelta(minutes=15)

@@ -14,7 +14,6 @@ from fairnotice.engine import Decision
 from fairnotice.errors import Unavailable
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.server import Server
-from fairnotice.metadata.worker import Worker
 from fairnotice.stores.opening import open_store
 from fairnotice.stores.sqlite.store import SqliteStore
 from tests.conductor.orchestra import conducting, restart
@@ -29,8 +28,7 @@ async def served(store):
     clock = SystemClock()
     async with conducting(store, clock=clock) as conductor:
         serving = Serving(conductor, clock)
-        worker = Worker(serving.board, clock, serving.approve, serving.enable, rate_limit=None)
-        server = Server(worker)
+        server = Server(serving.worker(rate_limit=None))
         port = server.listen("127.0.0.1", 0, Door(prefix_allowed=True)).port
         reporting = asyncio.create_task(serving.reporting())
         try:

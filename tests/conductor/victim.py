@@ -37,7 +37,6 @@ from fairnotice.engine.commands import (
 )
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.server import Server
-from fairnotice.metadata.worker import Worker
 from fairnotice.model import Requester
 from fairnotice.stores.opening import open_store
 from fairnotice.words import EventType, ImpactKind, OperationKind, Role
@@ -115,8 +114,9 @@ async def live(folder, url, mode):
     await conductor.start()
     if not conductor.fleet.vms:
         await conductor.submit(ApplyFleet(spec=FLEET))
-    worker = Worker(serving.board, clock, serving.approve, serving.enable, rate_limit=None)
-    listener = Server(worker).listen("127.0.0.1", 0, Door(prefix_allowed=True))
+    listener = Server(serving.worker(rate_limit=None)).listen(
+        "127.0.0.1", 0, Door(prefix_allowed=True)
+    )
     path = str(folder / "commands.sock")
     Path(path).unlink(missing_ok=True)  # noqa: ASYNC240 - before anything is served
     taking = await asyncio.start_unix_server(lambda *ends: take_commands(conductor, *ends), path)

@@ -12,7 +12,6 @@ from fairnotice.engine import document
 from fairnotice.engine.changes import EventSeen, ScopeHeard
 from fairnotice.engine.commands import ApplyFleet
 from fairnotice.errors import Unavailable
-from fairnotice.metadata.worker import Worker
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import EventStatus
@@ -27,7 +26,6 @@ class Readers:
     def __init__(self, serving, clock):
         self.board = serving.board
         self.clock = clock
-        self.worker = Worker(self.board, clock, serving.approve, serving.enable, rate_limit=None)
 
     def poll(self, vm):
         """What this VM is shown now."""

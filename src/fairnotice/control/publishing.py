@@ -6,7 +6,12 @@ from typing import Any
 from fairnotice.engine import Fleet, document
 from fairnotice.engine.changes import Change, Removal
 from fairnotice.metadata.board import Board
-from fairnotice.model import Node, Scope, Vm
+from fairnotice.metadata.respond import About
+from fairnotice.model import Scope, Vm
+
+# What a VM is told of where it is, until the service is told otherwise.
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
+LOCATION = "local"
 
 
 def publish(board: Board, fleet: Fleet, changes: Sequence[Change[Any]]) -> None:
@@ -22,8 +27,6 @@ def publish(board: Board, fleet: Fleet, changes: Sequence[Change[Any]]) -> None:
                 scopes[row.name] = None
         elif isinstance(row, Vm):
             vms[row.name] = None
-        elif isinstance(row, Node):
-            vms |= dict.fromkeys(fleet.vms_on_node.get(row.name, ()))
     _publish(board, fleet, scopes, vms)
 
 
@@ -46,3 +49,12 @@ def _publish(board: Board, fleet: Fleet, scopes: Iterable[str], vms: Iterable[st
             board.remove_caller(name)
         else:
             board.put_caller(name, vm.scope, vm.addresses)
+
+
+def describe(fleet: Fleet, name: str) -> About | None:
+    """What the instance document of a VM is made of."""
+    vm = fleet.vms.get(name)
+    if vm is None:
+        return None
+    node = None if vm.node is None else fleet.nodes[vm.node]
+    return About(vm, node, fleet.scopes[vm.scope], SUBSCRIPTION, LOCATION)

@@ -2,18 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
-from fairnotice.control.publishing import publish, publish_all
+from fairnotice.control.publishing import describe, publish, publish_all
 from fairnotice.engine import Decision, Fleet, Refusal, decide
 from fairnotice.engine.changes import Change
 from fairnotice.engine.commands import Approve, Heard, ReportServed, SeenBy
 from fairnotice.errors import LeadLost, Unavailable
-from fairnotice.metadata.board import Board
+from fairnotice.metadata.board import Board, FirstSeen
+from fairnotice.metadata.rate import DEFAULT, Rate
+from fairnotice.metadata.worker import Limits, Worker
 from fairnotice.model import Moment, Requester
 from fairnotice.words import Role
 
@@ -30,7 +32,7 @@ class Serving:
     """Follows the conductor's commits onto a board, and takes what its readers send.
 
     serving = Serving(conductor, clock)
-    worker = Worker(serving.board, clock, serving.approve, serving.enable)
+    server = Server(serving.worker())
     """
 
     def __init__(self, conductor: Conductor, clock: Clock) -> None:
@@ -38,6 +40,25 @@ class Serving:
         self._conductor = conductor
         self._clock = clock
         conductor.feed.follow(self)
+
+    def worker(
+        self,
+        *,
+        rate_limit: Rate | None = DEFAULT,
+        limits: Limits | None = None,
+        first_answer_delay_seconds: float = 0.0,
+    ) -> Worker:
+        """What the connections of an endpoint share."""
+        return Worker(
+            self.board,
+            self._clock,
+            self.approve,
+            self.enable,
+            lambda vm: describe(self._conductor.fleet, vm),
+            rate_limit=rate_limit,
+            limits=limits,
+            first_answer_delay_seconds=first_answer_delay_seconds,
+        )
 
     # ---- What is shown ----
 
@@ -77,14 +98,7 @@ class Serving:
         heard = self.board.take_heard(HEARD_EVERY_SECONDS)
         if not seen and not heard:
             return
-        now = self._conductor.now()
-        report = ReportServed(
-            heard=tuple(
-                Heard(scope, now.wall - timedelta(seconds=now.monotonic - asked_at))
-                for scope, asked_at in heard
-            ),
-            seen=tuple(SeenBy(*first) for first in seen),
-        )
+        report = served_report(seen, heard, self._conductor.now())
         try:
             await self._conductor.submit(report)
         except Unavailable:
@@ -101,6 +115,19 @@ class Serving:
                 return
             except Unavailable as error:
                 log.debug("what was served cannot be recorded now: %s", error)
+
+
+def served_report(
+    seen: Iterable[FirstSeen], heard: Iterable[tuple[str, float]], now: Moment
+) -> ReportServed:
+    """What a board has gathered, as the law is told: instants on the wall clock."""
+    return ReportServed(
+        heard=tuple(
+            Heard(scope, now.wall - timedelta(seconds=now.monotonic - asked_at))
+            for scope, asked_at in heard
+        ),
+        seen=tuple(SeenBy(*first) for first in seen),
+    )
 
 
 def unknown_events(fleet: Fleet, command: Approve, now: Moment) -> tuple[str, ...]:

@@ -1,24 +1,19 @@
 """A stage whose documents are served: the law in memory behind a real metadata endpoint."""
 
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 from fairnotice.clock import Clock, SystemClock
-from fairnotice.engine import AZURE, Decision, Refusal, Timing, decide, document
-from fairnotice.engine.changes import Change, Removal
-from fairnotice.engine.commands import Approve, Command, Heard, ReportServed, SeenBy
-from fairnotice.engine.fleet import Fleet
+from fairnotice.control.publishing import describe, publish
+from fairnotice.control.serving import served_report, unknown_events
+from fairnotice.engine import AZURE, Decision, Refusal, Timing
+from fairnotice.engine.commands import Approve, Command, Heard, ReportServed
 from fairnotice.errors import Unavailable
 from fairnotice.metadata.board import Board
 from fairnotice.metadata.rate import DEFAULT, Rate
-from fairnotice.metadata.respond import About
 from fairnotice.metadata.worker import Limits, Worker
-from fairnotice.model import Requester, Scope, Vm
+from fairnotice.model import Moment, Requester
 from fairnotice.testing.stage import Stage
 from fairnotice.words import Role
-
-SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
-LOCATION = "local"
 
 
 class StageDate:
@@ -93,11 +88,9 @@ class LiveStage(Stage):
 
     async def _approve(self, vm: str, events: tuple[str, ...]) -> tuple[str, ...]:
         self._must_be_there()
-        by = Requester(vm, Role.VM)
-        if isinstance(self.ask(Approve(events=events, by=by)), Refusal):
-            each = {event: Approve(events=(event,), by=by) for event in events}
-            answers = {event: decide(self.fleet, one, self.now) for event, one in each.items()}
-            return tuple(event for event in answers if isinstance(answers[event], Refusal))
+        command = Approve(events=events, by=Requester(vm, Role.VM))
+        if isinstance(self.ask(command), Refusal):
+            return unknown_events(self.fleet, command, self.now)
         self.tick()
         return ()
 
@@ -112,43 +105,5 @@ class LiveStage(Stage):
         if self.away:
             self.board.give_back(seen, heard)
         elif seen or heard:
-            now, monotonic = self.clock.wall(), self.endpoint_clock.monotonic()
-            asked = (now - timedelta(seconds=monotonic - asked_at) for _, asked_at in heard)
-            report = ReportServed(
-                heard=tuple(Heard(scope, at) for (scope, _), at in zip(heard, asked, strict=True)),
-                seen=tuple(SeenBy(*first) for first in seen),
-            )
-            self.tell(report)
-
-
-def publish(board: Board, fleet: Fleet, changes: tuple[Change[Any], ...]) -> None:
-    """Put on the board what these changes, already applied, have made different."""
-    scopes: dict[str, None] = {}
-    vms: dict[str, None] = {}
-    for change in changes:
-        row = change.row
-        if isinstance(row, Scope):
-            if isinstance(change, Removal):
-                board.remove_page(row.name)
-            else:
-                scopes[row.name] = None
-        elif isinstance(row, Vm):
-            vms[row.name] = None
-    for name in scopes:
-        if name in fleet.scopes:
-            board.publish(fleet.scopes[name], document(fleet, name))
-    for name in vms:
-        vm = fleet.vms.get(name)
-        if vm is None:
-            board.remove_caller(name)
-        else:
-            board.put_caller(name, vm.scope, vm.addresses)
-
-
-def describe(fleet: Fleet, name: str) -> About | None:
-    """What the instance document of a VM is made of."""
-    vm = fleet.vms.get(name)
-    if vm is None:
-        return None
-    node = None if vm.node is None else fleet.nodes[vm.node]
-    return About(vm, node, fleet.scopes[vm.scope], SUBSCRIPTION, LOCATION)
+            now = Moment(self.clock.wall(), self.endpoint_clock.monotonic())
+            self.tell(served_report(seen, heard, now))
