@@ -49,11 +49,11 @@ simulate: install ## random fleets under the law; SEEDS=200, or one: SEED=17
 	$(PY) -m fairnotice.testing.simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 soak: install ## the long repeats: ten times the seeds, fresh chance, 700 kills
+	@scripts/test-tools
 	$(PY) -m fairnotice.testing.simulate --seeds $$(($(SEEDS) * 10))
 	$(PY) -m pytest -n $(JOBS) --hypothesis-profile=soak tests/simulation/test_state_machine.py tests/metadata/test_pieces.py
 	CONDUCTED_SEEDS=50 $(PY) -m pytest -n $(JOBS) tests/simulation/test_conducted.py
 	KILLS_SQLITE=500 KILLS_POSTGRES=200 $(PY) -m pytest -n $(JOBS) tests/conductor/test_killing.py
-	$(PY) -m pip --disable-pip-version-check install --quiet --requirement requirements-fuzz.lock
 	$(PY) -m tests.metadata.fuzz_requests -max_total_time=$(FUZZ_SECONDS)
 
 diagram: install ## draw docs/reference/states.md from engine/transitions.py

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of request bytes and POST bodies, by atheris; part of `make soak`.
+"""Coverage-guided fuzzing of request bytes and POST bodies, by atheris; 15 s of it in `make test`.
 
     python -m tests.metadata.fuzz_requests -max_total_time=60
 

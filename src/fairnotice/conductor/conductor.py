@@ -121,20 +121,21 @@ class Conductor:
         return decision
 
     async def _load(self) -> None:
-        self.fleet = await self._in_store(self._load_fleet)
-        self.feed.begin(self.fleet)
+        """Take the state as it is remembered, and have it shown."""
+        # Rows refer to nothing that refers back, so looking for cycles among them is in vain.
+        # Measured with 100,000 VMs: half of the time of a start, and later 50 ms at a time.
+        gc.disable()
+        try:
+            self.fleet = await self._in_store(self._load_fleet)
+            self.feed.begin(self.fleet)
+        finally:
+            gc.freeze()
+            gc.enable()
 
     def _load_fleet(self) -> Fleet:
         """Runs in the store's thread: a million rows take their time."""
-        # Rows refer to nothing that refers back, so looking for cycles among them is in vain.
-        # Measured: half of the time of a start with 100,000 VMs.
-        gc.disable()
-        try:
-            loaded = self._store.load()
-            return Fleet.load(loaded.rows, self.timing, loaded.revision, loaded.recorded_at)
-        finally:
-            gc.enable()
-            gc.freeze()
+        loaded = self._store.load()
+        return Fleet.load(loaded.rows, self.timing, loaded.revision, loaded.recorded_at)
 
     async def close(self) -> None:
         """Take no more commands, and let go of driver and store. Nothing is lost by it."""
