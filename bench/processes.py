@@ -25,13 +25,14 @@ def cores() -> Cores | None:
 
 
 class Process:
-    """A process on a core of its own. What it complains about is kept in a file."""
+    """A process on a core of its own, or on any. What it complains about is kept in a file."""
 
-    def __init__(self, command: Sequence[str], core: int, complaints: Path) -> None:
+    def __init__(self, command: Sequence[str], core: int | None, complaints: Path) -> None:
         self._complaints = complaints
+        pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
         with complaints.open("wb") as log:
             self._popen = subprocess.Popen(  # noqa: S603 - commands of this benchmark's own
-                ["taskset", "--cpu-list", str(core), *command],  # noqa: S607 - util-linux
+                [*pinned, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -40,6 +41,14 @@ class Process:
     def cpu_seconds(self) -> float:
         """The CPU time that it and its children have used so far."""
         return sum(map(_cpu_seconds, (self._popen.pid, *_children(self._popen.pid))))
+
+    def resident_bytes_max(self) -> int:
+        """The most memory that it has ever had, without its children."""
+        return _counted(self._popen.pid, "status", "VmHWM") * 1024
+
+    def written_bytes(self) -> int:
+        """What it has caused to be written to disks so far, without its children."""
+        return _counted(self._popen.pid, "io", "write_bytes")
 
     def still_runs(self, seconds: float) -> None:
         """Wait so long, and fail if it ends meanwhile."""
@@ -86,6 +95,14 @@ def _cpu_seconds(pid: int) -> float:
     """What the scheduler has counted for all threads of a process, in nanoseconds."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text("ascii").split()[0]) for task in tasks) / 1e9
+
+
+def _counted(pid: int, file: str, name: str) -> int:
+    """The number that /proc has under this name."""
+    for line in Path(f"/proc/{pid}/{file}").read_text("ascii").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1])
+    raise RuntimeError(f"/proc/{pid}/{file} says nothing of {name}")
 
 
 def _children(pid: int) -> Iterator[int]:
