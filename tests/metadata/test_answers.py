@@ -7,9 +7,11 @@ from datetime import timedelta
 import pytest
 
 from fairnotice import __version__
+from fairnotice.engine.commands import ApplyFleet
 from fairnotice.metadata.rate import rate_of
 from tests.engine.story import SHOP, WEB
 from tests.metadata.wireless import (
+    DB_0,
     FRONT_0,
     STRANGER,
     VERSIONS,
@@ -18,7 +20,10 @@ from tests.metadata.wireless import (
     get,
     post,
     request,
+    served_sample,
 )
+
+NAME = "/metadata/instance/compute/name?api-version=2021-12-13"
 
 RFC_1123 = r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
 RFC_1123 += r"\d{4} \d\d:\d\d:\d\d GMT"
@@ -113,6 +118,44 @@ def test_the_document_carries_its_headers(wireless, version):
         answer.body == json.dumps(answer.json, separators=(",", ":"), ensure_ascii=False).encode()
     )
     assert set(answer.headers) >= {"server", "date", "content-type", "content-length", "etag"}
+
+
+@pytest.mark.parametrize(
+    ("target", "content_type"),
+    [
+        ("/metadata/versions", "application/json; charset=utf-8"),
+        ("/metadata/instance?api-version=2021-12-13", "application/json; charset=utf-8"),
+        (f"{NAME}&format=text", "text/plain; charset=utf-8"),
+        (f"{NAME}&format=TEXT", "text/plain; charset=utf-8"),
+    ],
+)
+def test_only_the_document_has_an_etag(wireless, target, content_type):
+    """The instance document and the versions say what they are, and can be had only in full."""
+    answer = wireless().ask(request("GET", target, "If-None-Match: *"))
+
+    assert (answer.status, answer.headers["content-type"]) == (200, content_type)
+    assert "etag" not in answer.headers
+
+
+def test_the_instance_document_is_about_the_vm_as_it_is_now(wireless):
+    """Nothing of it is kept from one request to the next."""
+    world = wireless()
+    vm = world.connect(DB_0)
+    tags = request("GET", "/metadata/instance/compute/tags?api-version=2021-12-13&format=text")
+    assert vm.ask(tags).body == b""
+    spec = served_sample()
+    tagged = (v._replace(tags=(("team", "blue"),)) if v.name == "db" else v for v in spec.vms)
+    world.run(lambda: world.stage.tell(ApplyFleet(spec=spec._replace(vms=tuple(tagged)))))
+
+    assert vm.ask(tags).body == b"team:blue"
+
+
+def test_there_is_no_request_id(wireless):
+    """On no answer; Azure's have x-ms-request-id in some years."""
+    world = wireless()
+    asked = [world.ask(raw) for raw in (get(), get(metadata=None), approval("X"))]
+
+    assert not any("x-ms-request-id" in answer.headers for answer in asked)
 
 
 def test_a_role_instance_has_no_underscore(wireless):

@@ -399,6 +399,17 @@ def test_with_the_control_plane_away_a_wrong_body_is_still_wrong(wireless):
     assert world.ask(post(b"{}")).status == 400
 
 
+def test_with_the_control_plane_away_nobody_knows_which_ids_there_are(wireless):
+    """503 also for an id that was never seen; when the control plane is back, 400."""
+    world = wireless()
+    world.stage.away = True
+    answer = world.ask(approval("X"))
+    assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+    world.stage.away = False
+
+    assert world.ask(approval("X")).status == 400
+
+
 def test_an_approval_is_for_its_own_event_alone(wireless):
     """Two scopes, two events; each VM approves its own."""
     world = wireless()

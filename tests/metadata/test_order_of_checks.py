@@ -110,3 +110,25 @@ def test_the_unknown_version_is_looked_at_after_the_header(wireless):
     answer = wireless().ask(get(version="2024-07-09", metadata=None))
 
     assert answer.status == 400
+
+
+def test_parameters_are_looked_at_between_the_header_and_the_version(wireless):
+    """Then the version, then for the instance document the format, then its element."""
+    world = wireless()
+    asked = "/metadata/instance/nothing?x=1&x=2&api-version=latest&format=xml"
+
+    def error(target, **more):
+        return world.ask(request("GET", target, **more)).error
+
+    assert "Required metadata header" in error(asked, metadata=None)
+    assert "twice" in error(asked)
+    assert "api-version" in error(asked.replace("&x=2", ""))
+    assert "neither json nor text" in error(
+        "/metadata/instance/nothing?api-version=2021-12-13&format=xml"
+    )
+    assert "no such element" in error("/metadata/instance/nothing?api-version=2021-12-13")
+
+
+def test_only_the_instance_document_has_a_format(wireless):
+    """To scheduled events it is one of the parameters that nobody knows."""
+    assert wireless().ask(request("GET", f"{PATH}?api-version={NEWEST}&format=xml")).status == 200

@@ -202,3 +202,11 @@ def test_a_stranger_is_told_so_however_often_he_asks(wireless):
     world = wireless(rate_limit=DEFAULT)
 
     assert statuses(world, 20, get(version=NEWEST), STRANGER) == [403] * 20
+
+
+def test_each_process_counts_by_itself(wireless):
+    """A process has a board of its own, and the count is there: one is used up, the other not."""
+    one, other = wireless(rate_limit=DEFAULT), wireless(rate_limit=DEFAULT)
+    assert statuses(one, 11)[-1] == 429
+
+    assert statuses(other, 10) == [200] * 10

@@ -112,7 +112,9 @@ def test_whoever_says_no_more_is_answered_at_once(wireless):
     assert world.worker.held_count == 0
 
 
-@pytest.mark.parametrize("preference", ["wait=0", "wait=ten", "wait", "wait=-5", "respond-async"])
+@pytest.mark.parametrize(
+    "preference", ["wait=0", "wait=1.5", "wait=ten", "wait", "wait=-5", "respond-async"]
+)
 def test_what_is_no_wait_is_not_waited_for(wireless, preference):
     """304 at once."""
     world = wireless()

@@ -89,9 +89,9 @@ def test_on_the_socket_of_a_vm_that_is_not_there_its_name_is_said():
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
-    """And with none where there are none."""
+    """And where there are none, with what is wanted."""
     assert error(faults.unknown_name("web_9", ["web_0", "web_1"])).endswith("web_0, web_1")
-    assert error(faults.unknown_name("web_9", [])).endswith("named web_9")
+    assert error(faults.unknown_name("web_9", [])).endswith("web_9; give a name of the fleet")
 
 
 def test_a_method_that_is_not_allowed_is_told_which_are():

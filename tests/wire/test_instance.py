@@ -152,6 +152,18 @@ def test_resource_ids_and_host_names(name, scope, resource, host):
     assert compute["osProfile"]["computerName"] == host
 
 
+@pytest.mark.parametrize(
+    ("name", "scope", "scale_set"),
+    [("batch_3f9a01bc", BATCH, "batch"), ("batch_47", BATCH, ""), ("db", ALONE, "")],
+)
+def test_the_id_of_a_scale_set_is_told_to_its_flexible_instances(name, scope, scale_set):
+    """It is where such a VM learns of its set: its own resource id does not name it."""
+    compute = tree(facts(Vm(name, scope.name, None), None, scope), NEWEST)["compute"]
+    told = compute["virtualMachineScaleSet"]["id"]
+
+    assert told.rpartition("/providers/Microsoft.Compute/virtualMachineScaleSets/")[2] == scale_set
+
+
 @pytest.mark.parametrize("kind", ScopeKind)
 def test_compute_name_equals_what_stands_in_resources(kind):
     """Pacemaker's agent compares the two exactly."""

@@ -1,4 +1,6 @@
-"""The bodies of every answer that is not 200: `{"error":"…"}`, saying what to do.
+"""The bodies of every answer that is not 200: `{"error":"…"}`, saying what is wrong.
+
+Where it is not plain from that, they say what to do instead.
 
 The first two are Azure's to the byte; Azure's other texts are not known, so they are ours.
 What a client sent is repeated only escaped and cut short.
@@ -39,7 +41,7 @@ FORWARDED = _body(
 )
 DUPLICATE_PARAMETER = _body("Bad request. The same query parameter is given twice; give it once")
 LEAF_WITHOUT_TEXT = _body("Bad request. This element is a single value; ask with format=text")
-FORMAT = _body("Bad request. format is neither json nor text")
+FORMAT = _body("Bad request. format is neither json nor text; give one of the two")
 MALFORMED = _body("Bad request. This is not HTTP/1.1 as RFC 9112 describes it")
 
 
@@ -69,9 +71,9 @@ def unknown_owner(name: str) -> bytes:
 
 def unknown_caller(address: str, *, hint: bool) -> bytes:
     """The 403 for an address that is no VM's; the hint shows how to ask under a VM's name."""
-    text = f"Forbidden. No VM is known at {_cut(address)}"
+    text = f"Forbidden. No VM is known at {_cut(address)}; ask from an address of a VM"
     if hint:
-        text += ". To ask as a VM, put its name in front: /vm/NAME/metadata/scheduledevents"
+        text += ", or put a VM's name in front: /vm/NAME/metadata/scheduledevents"
     return _body(text)
 
 
@@ -96,10 +98,8 @@ def version_not_there(version: str) -> bytes:
 
 def unknown_name(name: str, nearest: Sequence[str]) -> bytes:
     """The 404 for /vm/NAME of a VM that is not there, with the names nearest to it."""
-    text = f"Not found. There is no VM named {_cut(name)}"
-    if nearest:
-        text += f"; the nearest are {', '.join(nearest)}"
-    return _body(text)
+    instead = f"the nearest are {', '.join(nearest)}" if nearest else "give a name of the fleet"
+    return _body(f"Not found. There is no VM named {_cut(name)}; {instead}")
 
 
 # ---- 405 and other 4xx ----

@@ -41,6 +41,7 @@ class Facts(NamedTuple):
     priority: str = "Regular"
     eviction_policy: str = ""
     scale_set: str = ""
+    scale_set_id: str = ""
     placement_group_id: str = ""
     zone: str = ""
     tags: tuple[tuple[str, str], ...] = ()
@@ -70,9 +71,7 @@ def facts_of(
 ) -> Facts:
     """What the instance document says of this VM; the same VM always gets the same ids."""
     subscription = f"/subscriptions/{subscription_id}"
-    resource_id = (
-        f"{subscription}/resourceGroups/{vm.resource_group}/providers/{_resource(vm, scope)}"
-    )
+    providers = f"{subscription}/resourceGroups/{vm.resource_group}/providers"
     vm_id = uuid5(NAMESPACE_URL, f"{subscription}/{vm.name}")
     in_scale_set = scope.kind is ScopeKind.PLACEMENT_GROUP
     group_id = str(uuid5(NAMESPACE_URL, f"{subscription}/{scope.name}"))
@@ -82,7 +81,7 @@ def facts_of(
         location=location,
         subscription_id=subscription_id,
         resource_group=vm.resource_group,
-        resource_id=resource_id,
+        resource_id=f"{providers}/{_resource(vm, scope)}",
         computer_name=_computer_name(vm, scope),
         # 02 in front: an address of nobody's make.
         mac=f"02{vm_id.hex[:10]}".upper(),
@@ -93,6 +92,10 @@ def facts_of(
         priority=str(vm.priority),
         eviction_policy=str(vm.eviction_policy) if vm.priority is Priority.SPOT else "",
         scale_set=scope.of if in_scale_set else "",
+        # The page of Azure's Instance Metadata Service: not with uniform orchestration.
+        scale_set_id=f"{providers}/{_PROVIDER}/virtualMachineScaleSets/{scope.of}"
+        if in_scale_set and not _instance_number(vm, scope)
+        else "",
         placement_group_id=group_id if in_scale_set else "",
         zone=vm.zone or "",
         tags=vm.tags,
@@ -192,7 +195,7 @@ def _later(facts: Facts) -> Iterator[tuple[str, str, Element]]:
     yield "2020-09-01", "licenseType", ""
     yield "2021-01-01", "userData", ""
     yield "2021-03-01", "extendedLocation", {"name": "", "type": ""}
-    yield "2021-03-01", "virtualMachineScaleSet", {"id": ""}
+    yield "2021-03-01", "virtualMachineScaleSet", {"id": facts.scale_set_id}
     yield "2021-10-01", "platformSubFaultDomain", ""
     yield "2021-11-01", "additionalCapabilities", {"hibernationEnabled": "false"}
     yield "2021-11-15", "host", {"id": ""}
