@@ -90,10 +90,13 @@ def simulated(clock, **more):
 
 
 @asynccontextmanager
-async def conducting(store=None, driver=None, clock=None, timing=AZURE, *, declare=True, **more):
+async def conducting(
+    store=None, driver=None, clock=None, timing=AZURE, *, conductor=None, declare=True, **more
+):
     """A conductor at work on the small fleet, all of whose scopes listen."""
     clock = clock or ManualClock()
-    conductor = Conductor(store or MemoryStore(), driver or simulated(clock), clock, timing)
+    if conductor is None:
+        conductor = Conductor(store or MemoryStore(), driver or simulated(clock), clock, timing)
     await conductor.start(**more)
     if declare:
         await conductor.submit(ApplyFleet(spec=FLEET))

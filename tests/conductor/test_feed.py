@@ -3,13 +3,16 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from fairnotice.conductor import feed as feed_module
 from fairnotice.conductor.feed import Snapshot
 from fairnotice.engine import Fleet
+from fairnotice.errors import Unavailable
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.testing.conducted import same_fleet
 from fairnotice.testing.manual_clock import ManualClock
-from tests.conductor.orchestra import conducting, restart, settled
+from tests.conductor.orchestra import Failing, conducting, restart, settled
 
 
 def fleet_from(snapshot, like):
@@ -124,5 +127,39 @@ def test_history_tells_the_story_of_an_operation():
             ]
             passed = lines[-1].change.at - lines[0].change.at
             assert passed >= timedelta(minutes=15)
+
+    asyncio.run(story())
+
+
+def test_the_feed_never_leads_a_follower_ahead_of_us():
+    """The answer to a commit was lost: its lines are not given before it has taken effect."""
+
+    async def story():
+        store = Failing()
+        async with conducting(store) as conductor:
+            feed = conductor.feed
+            feed._lines.clear()
+            before = feed.revision
+            store.lost = True
+            with pytest.raises(Unavailable):
+                await conductor.submit(restart("one", "db"))
+            store.lost = False
+            lines = await feed.after(before - 2)
+            assert [line.revision for line in lines] == [before - 1, before]
+
+    asyncio.run(story())
+
+
+def test_a_state_that_is_loaded_anew_begins_a_new_feed():
+    """Whoever waits is woken, and lines of the old state are not given for the new one."""
+
+    async def story():
+        async with conducting() as conductor, conducting() as other:
+            await other.submit(restart("one", "db"))
+            waiting = asyncio.create_task(conductor.feed.wait_beyond(conductor.feed.revision))
+            await settled(turns=3)
+            conductor.feed.begin(other.fleet)
+            assert await asyncio.wait_for(waiting, 5) == other.fleet.revision
+            assert not conductor.feed._lines
 
     asyncio.run(story())

@@ -1,17 +1,22 @@
 """From the law to the machines and back."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
+from fairnotice.drivers.driver import Report
 from fairnotice.drivers.simulated.driver import SimulatedDriver
-from fairnotice.engine.commands import NodeOperation
-from fairnotice.errors import Unavailable
+from fairnotice.drivers.simulated.durations import AT_ONCE
+from fairnotice.engine.commands import FailNode, NodeOperation
+from fairnotice.errors import LeadLost, Unavailable
 from fairnotice.model import Requester
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import EventStatus, ImpactStatus, OperationKind, Outcome, Role
 from tests.conductor.orchestra import Failing, approve, conducting, restart, settled, simulated
+
+OPERATOR = Requester("olga", Role.OPERATOR)
 
 
 async def started(conductor, vm="web-0"):
@@ -69,7 +74,7 @@ def test_the_order_says_what_the_driver_needs():
         async with conducting(driver=Listening(clock), clock=clock) as conductor:
             command = NodeOperation(
                 id="upd",
-                by=Requester("olga", Role.OPERATOR),
+                by=OPERATOR,
                 node="node-3",
                 kind=OperationKind.HOST_UPDATE,
                 duration_seconds=9,
@@ -152,8 +157,9 @@ def test_a_driver_that_was_away_is_asked_first_and_begins_what_was_not_begun():
         async with conducting(driver=driver, clock=clock) as conductor:
             await started(conductor)
             assert only_impact(conductor).live
-            clock.advance(seconds=2)
-            await settled(turns=10)
+            for _ in range(3):
+                clock.advance(seconds=1)
+                await settled(turns=5)
             assert only_impact(conductor).status is ImpactStatus.DONE
             assert driver.machine("web-0").impacts == 1
 
@@ -273,5 +279,154 @@ def test_a_driver_that_cannot_say_is_asked_again():
                 clock.advance(seconds=1)
                 await settled(turns=5)
             assert only_impact(second).status is ImpactStatus.DONE
+
+    asyncio.run(story())
+
+
+def test_what_the_law_has_ended_meanwhile_is_not_begun():
+    """The driver refuses, the node fails, the VM is redeployed: the reboot never comes."""
+
+    async def story():
+        clock = ManualClock()
+        driver = simulated(clock)
+        driver.next_refuses("web-0")
+        async with conducting(driver=driver, clock=clock) as conductor:
+            await started(conductor)
+            await conductor.submit(FailNode(id="f", by=OPERATOR, node="node-0"))
+            for _ in range(5):
+                clock.advance(seconds=1)
+                await settled(turns=5)
+            assert driver.begun() == ("f/web-0",)
+
+    asyncio.run(story())
+
+
+def test_an_impact_that_ends_in_the_commit_that_began_it_is_not_begun():
+    """Approved and its node failed, both in one commit."""
+
+    async def story():
+        clock = ManualClock()
+        driver = simulated(clock)
+        async with conducting(driver=driver, clock=clock) as conductor:
+            decision = await conductor.submit(restart("r", "web-0"))
+            (event,) = decision.answer.events
+            await asyncio.gather(
+                conductor.submit(approve(event)),
+                conductor.submit(FailNode(id="f", by=OPERATOR, node="node-0")),
+            )
+            await settled(turns=10)
+            assert driver.begun() == ("f/web-0",)
+
+    asyncio.run(story())
+
+
+def test_the_wall_clock_is_stepped_while_the_driver_is_away():
+    """The law gives up at its limit on the wall clock, and so does whoever hands orders over."""
+
+    async def story():
+        clock = ManualClock()
+        driver = simulated(clock)
+        driver.next_refuses("web-0")
+        async with conducting(driver=driver, clock=clock) as conductor:
+            await started(conductor)
+            clock.set_wall(clock.wall() + timedelta(minutes=20))
+            for _ in range(5):
+                clock.advance(seconds=1)
+                await settled(turns=5)
+            assert only_impact(conductor).status is ImpactStatus.TIMED_OUT
+            assert not driver.begun()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("said", [Outcome.NOT_BEGUN, Outcome.UNDER_WAY])
+def test_a_driver_that_ends_an_impact_without_an_end_is_asked_again(said):
+    """Not in a hurry: a second later; and the end is recorded when there is one."""
+
+    class Vague(SimulatedDriver):
+        calls = 0
+
+        async def impact(self, order, epoch):
+            Vague.calls += 1
+            if Vague.calls == 1:
+                return Report(said)
+            return await super().impact(order, epoch)
+
+        async def outcome(self, *_):
+            Vague.calls += 1
+            return Report(Outcome.DONE if Vague.calls > 2 else Outcome.UNDER_WAY)
+
+    async def story():
+        clock = ManualClock()
+        async with conducting(driver=Vague(clock, durations=AT_ONCE), clock=clock) as conductor:
+            await started(conductor)
+            assert Vague.calls <= 2
+            for _ in range(3):
+                clock.advance(seconds=1)
+                await settled(turns=5)
+            assert only_impact(conductor).status is ImpactStatus.DONE
+
+    asyncio.run(story())
+
+
+def test_a_driver_that_is_canceled_inside_leaves_the_outcome_unknown():
+    """Not everything that says "canceled" is us."""
+
+    class Canceled(SimulatedDriver):
+        async def impact(self, *_):
+            raise asyncio.CancelledError
+
+    async def story():
+        clock = ManualClock()
+        async with conducting(driver=Canceled(clock), clock=clock) as conductor:
+            await started(conductor)
+            assert only_impact(conductor).reason == "outcome unknown"
+
+    asyncio.run(story())
+
+
+def test_a_driver_with_a_later_epoch_is_believed():
+    """A new database beside an old machine room: it is failed, and says why."""
+
+    class Older(SimulatedDriver):
+        async def impact(self, *_):
+            raise LeadLost("Epoch 1 is over: 57 has begun.")
+
+    async def story():
+        clock = ManualClock()
+        async with conducting(driver=Older(clock), clock=clock) as conductor:
+            await started(conductor)
+            impact = only_impact(conductor)
+            assert impact.status is ImpactStatus.FAILED
+            assert "57 has begun" in impact.reason
+
+    asyncio.run(story())
+
+
+def test_nobody_is_asked_about_what_has_timed_out():
+    """A driver that is never reached again is left alone once the law has given up."""
+    asked = []
+
+    class Gone(SimulatedDriver):
+        async def impact(self, *_):
+            raise Unavailable("the hypervisor is gone")
+
+        async def outcome(self, key, epoch):
+            asked.append((key, epoch))
+            raise Unavailable("the hypervisor is gone")
+
+    async def story():
+        clock = ManualClock()
+        async with conducting(driver=Gone(clock), clock=clock) as conductor:
+            await started(conductor)
+            for _ in range(12):
+                clock.advance(minutes=1)
+                await settled(turns=3)
+            assert only_impact(conductor).status is ImpactStatus.TIMED_OUT
+            asked.clear()
+            for _ in range(5):
+                clock.advance(seconds=2)
+                await settled(turns=3)
+            assert not asked
 
     asyncio.run(story())

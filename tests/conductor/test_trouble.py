@@ -11,12 +11,13 @@ import pytest
 from fairnotice.clock import SystemClock
 from fairnotice.control.serving import Serving
 from fairnotice.engine import Decision
+from fairnotice.engine.commands import ApplyFleet, VmSpec
 from fairnotice.errors import Unavailable
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.server import Server
 from fairnotice.stores.opening import open_store
 from fairnotice.stores.sqlite.store import SqliteStore
-from tests.conductor.orchestra import conducting, restart
+from tests.conductor.orchestra import FLEET, conducting, restart
 from tests.conductor.requests import Visitor
 
 PATIENCE_SECONDS = 15
@@ -27,6 +28,8 @@ async def served(store):
     """A conductor on this store, behind an endpoint; and somebody to talk to it."""
     clock = SystemClock()
     async with conducting(store, clock=clock) as conductor:
+        newcomer = VmSpec("new", "node-3")
+        await conductor.submit(ApplyFleet(spec=FLEET._replace(vms=(*FLEET.vms, newcomer))))
         serving = Serving(conductor, clock)
         server = Server(serving.worker(rate_limit=None))
         port = server.listen("127.0.0.1", 0, Door(prefix_allowed=True)).port
@@ -51,7 +54,8 @@ async def refuses_and_recovers(store, begin_trouble, end_trouble, go_on=lambda: 
             assert "commit" in str(refused.value)
             assert conductor.trouble is not None
             # Reading goes on, for those who were there and for those who come for the first time.
-            for vm in ("db", "web-0", "web-1"):
+            assert not conductor.fleet.scopes["vm:new"].enabled
+            for vm in ("db", "web-0", "new"):
                 status, _, document = await visitor.get(vm)
                 assert status == 200
             go_on()
@@ -61,6 +65,7 @@ async def refuses_and_recovers(store, begin_trouble, end_trouble, go_on=lambda: 
         finally:
             end_trouble()
         await recovered(conductor)
+        await enabled(conductor, "vm:new")
         status, _, _ = await visitor.approve("db", event["EventId"])
         assert status == 200
         assert isinstance(await conductor.submit(restart("after", "db")), Decision)
@@ -74,6 +79,15 @@ async def recovered(conductor):
             return
         await asyncio.sleep(0.05)
     raise AssertionError(f"still in trouble: {conductor.trouble}")
+
+
+async def enabled(conductor, scope):
+    """Whoever was answered meanwhile is known to listen now."""
+    for _ in range(PATIENCE_SECONDS * 20):
+        if conductor.fleet.scopes[scope].enabled:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{scope} was answered, and that is lost")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from threading import Event
 
 import pytest
@@ -248,5 +249,40 @@ def test_a_store_that_hangs_keeps_nobody_waiting(monkeypatch):
             store.gate.set()
             await settled(turns=10)
             assert conductor.fleet.events[event].approval is not None
+
+    asyncio.run(story())
+
+
+def test_a_bug_in_a_report_loses_nothing():
+    """It is logged, what was gathered is kept, and the next report says it."""
+
+    class Clumsy(Counting):
+        bug = False
+
+        def commit(self, *what):
+            if self.bug:
+                raise KeyError("bug")
+            super().commit(*what)
+
+    async def story():
+        store = Clumsy()
+        async with serving_fleet(store) as (conductor, serving, readers, clock):
+            decision = await conductor.submit(restart("one", "db"))
+            (event,) = decision.answer.events
+            clock.advance(hours=2)
+            readers.poll("db")
+            readers.poll("web-0")
+            reporting = asyncio.create_task(serving.reporting())
+            store.bug = True
+            clock.advance(seconds=1)
+            await settled(turns=5)
+            store.bug = False
+            clock.advance(seconds=1)
+            await settled(turns=5)
+            assert conductor.fleet.events[event].seen
+            # Those who were heard are kept as well as what they saw.
+            heard_at = conductor.fleet.scopes["availability-set:web"].heard_at
+            assert clock.wall() - heard_at < timedelta(minutes=1)
+            reporting.cancel()
 
     asyncio.run(story())

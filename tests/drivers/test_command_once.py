@@ -159,6 +159,22 @@ def test_a_killed_wrapper_leaves_the_outcome_unknown(bench):
     assert bench.count(REBOOT.key) == 1
 
 
+def test_what_the_operator_knows_was_not_begun_may_be_begun(bench):
+    """What ran it died before it did anything, and only the operator can tell: it is new again."""
+    bench.driver()
+    begun_here = bench.state / f"{file_name(REBOOT.key)}.begun"
+    begun_here.write_text("1 600\n")
+
+    async def story():
+        driver = bench.driver(outcome=("echo", "not begun"))
+        assert (await driver.outcome(REBOOT.key, 1)).outcome is Outcome.NOT_BEGUN
+        assert not begun_here.exists()
+        assert await driver.impact(REBOOT, 1) == DONE
+
+    asyncio.run(story())
+    assert bench.count(REBOOT.key) == 1
+
+
 def test_a_command_that_keeps_epochs_itself_may_refuse(bench):
     """It ends with 76: the lead is lost, and the key is as new."""
     driver = bench.driver("exit 76")

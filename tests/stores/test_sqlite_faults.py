@@ -8,12 +8,17 @@ import stat
 import subprocess
 import sys
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from threading import Thread
 
 import pytest
 
+from fairnotice.engine.changes import NodeDeclared
 from fairnotice.errors import JournalMoved, LeadLost, Unavailable, UsageError
+from fairnotice.model import Node
+from fairnotice.stores import sql
 from fairnotice.stores.sqlite.store import SqliteStore
+from fairnotice.testing.sample_rows import START
 from tests.stores.stories import Leading, bulk, needs_root, nodes
 
 LIMIT_SECONDS = 30
@@ -315,3 +320,37 @@ def test_a_database_of_something_else_is_left_alone(path):
     with pytest.raises(UsageError, match=r"something else.*birds"):
         SqliteStore(path)
     assert path.read_bytes() == before
+
+
+def test_every_commit_waits_for_the_disk(tmp_path):
+    """A write-ahead log that is synced with every commit, not only now and then."""
+    store = SqliteStore(tmp_path / "fairnotice.db")
+    connection = store._usable().connection
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    store.close()
+
+
+def test_a_link_to_the_database_is_followed(tmp_path):
+    """Log and lock are beside the file itself, and whoever comes by the other name is refused."""
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "real" / "fairnotice.db")
+    store = SqliteStore(link)
+    assert store.lead() == 1
+    assert (tmp_path / "real" / "fairnotice.db-wal").exists()
+    with pytest.raises(Unavailable):
+        SqliteStore(tmp_path / "real" / "fairnotice.db")
+    store.close()
+
+
+def test_forgetting_takes_a_piece_at_a_time(tmp_path, monkeypatch):
+    """So that commits get their turn in between."""
+    monkeypatch.setattr(sql, "FORGET_LINES", 3)
+    store = SqliteStore(tmp_path / "fairnotice.db")
+    changes = [NodeDeclared(START, Node(f"node-{n}")) for n in range(8)]
+    store.commit(store.lead(), 0, changes)
+    later = START + timedelta(days=1)
+    pieces = [store.forget(journal_before=later, history_before=later) for _ in range(4)]
+    assert pieces == [3, 3, 2, 0]
+    store.close()

@@ -13,7 +13,6 @@ import gc
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -26,9 +25,9 @@ from fairnotice.drivers.driver import Driver, Order
 from fairnotice.engine import AZURE, Decision, Fleet, Refusal, Timing, decide
 from fairnotice.engine.changes import Change
 from fairnotice.engine.commands import Command, Restarted, Tick
-from fairnotice.engine.effects import AskOutcome, BeginImpact, Effect, WakeAt
+from fairnotice.engine.effects import AskOutcome, BeginImpact, Effect, Subject, WakeAt
 from fairnotice.engine.trial import Trial
-from fairnotice.errors import JournalMoved, LeadLost, Unavailable
+from fairnotice.errors import JournalMoved, LeadLost, Unavailable, UsageError
 from fairnotice.model import Impact, Moment
 from fairnotice.stores.store import Line, Store
 
@@ -41,6 +40,10 @@ DECIDING_SECONDS_MAX = 0.002
 # However far off the next timer is, the wall clock may be stepped: so often it is looked at.
 LOOK_AT_CLOCK_SECONDS = 1.0
 FORGET_EVERY_SECONDS = 24 * 3600.0
+# What could not be looked at because of a bug is looked at again then.
+AFTER_BUG = timedelta(hours=1)
+# How often in a row the state may turn out to be another than it was thought.
+CATCH_UP_MAX = 3
 # Commits that failed in a row and are remembered, and changes of one that are compared.
 DOUBTFUL_MAX = 100
 LINES_COMPARED_MAX = 1_000_000
@@ -91,12 +94,16 @@ class Conductor:
         self._driver = driver
         self._clock = clock
         self._decide = decide
-        self._orders = Orders(driver, clock, self.submit)
+        self._orders = Orders(driver, clock, self.submit, self._is_live)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fairnotice-store")
         self._latest = clock.wall()
         self._started = False
+        self._ending = False
+        # The journal holds what is not in the fleet, or it has to be made good that it did.
+        self._behind = False
         self._waiting: list[_Submission] = []
         self._arrived = asyncio.Event()
+        self._conducting: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._sleeper: asyncio.Future[None] | None = None
 
@@ -107,17 +114,25 @@ class Conductor:
 
         Without `waking` no timer fires by itself: whoever owns the clock calls `tick`.
         """
+        if self._started or self._ending:
+            raise UsageError("A conductor is started once.")
         self.epoch = await self._in_store(self._store.lead)
         await self._load()
-        self._loops.append(asyncio.create_task(self._conduct()))
         # The clock as it is, even behind the last record: the law says so and makes it good.
         self._latest = self._clock.wall()
+        decision = await self._begin_life(takeover=takeover)
         self._started = True
-        decision = await self.submit(Restarted(takeover=takeover))
-        assert isinstance(decision, Decision), decision
+        self._conducting = asyncio.create_task(self._conduct())
         if waking:
             self._loops.append(asyncio.create_task(self._wake()))
             self._loops.append(asyncio.create_task(self._forget()))
+        return decision
+
+    async def _begin_life(self, *, takeover: bool) -> Decision:
+        decision = self._decide(self.fleet, Restarted(takeover=takeover), self.now())
+        assert isinstance(decision, Decision), decision
+        await self._commit(decision.changes)
+        self._take_effect([decision])
         return decision
 
     async def _load(self) -> None:
@@ -139,11 +154,18 @@ class Conductor:
 
     async def close(self) -> None:
         """Take no more commands, and let go of driver and store. Nothing is lost by it."""
+        if self._ending:
+            return
+        self._ending = True
         self._started = False
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        self._give_up(self._take_waiting(), Unavailable("the control plane is ending"))
+        if self._conducting is not None:
+            # What is being committed is answered; what waits is told to come back.
+            self._arrived.set()
+            await self._conducting
+        self._give_up(self._waiting, Unavailable("the control plane is ending"))
         await self._orders.close()
         await self._driver.close()
         await self._in_store(self._store.close)
@@ -171,6 +193,8 @@ class Conductor:
     async def _conduct(self) -> None:
         while True:
             await self._arrived.wait()
+            if self._ending:
+                return
             together = self._take_waiting()
             try:
                 await self._carry_out(together)
@@ -186,42 +210,59 @@ class Conductor:
         return together
 
     async def _carry_out(self, together: list[_Submission]) -> None:
-        await self._decide_all(together)
-        decisions = [one.decision for one in together if isinstance(one.decision, Decision)]
         try:
-            await self._commit(_changes(decisions))
-        except JournalMoved as error:
-            self._give_up(together, error)
-            await self._catch_up()
+            decisions = await self._make_durable(together)
         except Unavailable as error:
-            self._in_trouble(error, decisions)
+            self._in_trouble(error)
             self._give_up(together, error)
-        else:
-            self._out_of_trouble()
-            self._take_effect(decisions)
-            for one in together:
-                if one.decision is not None and not one.answer.done():
-                    one.answer.set_result(one.decision)
+            return
+        self._out_of_trouble()
+        self._take_effect(decisions)
+        for one in together:
+            if one.decision is not None and not one.answer.done():
+                one.answer.set_result(one.decision)
 
-    async def _decide_all(self, together: list[_Submission]) -> None:
+    async def _make_durable(self, together: list[_Submission]) -> list[Decision]:
+        """Decide and commit; again where the state turned out to be another than it was thought."""
+        for _ in range(CATCH_UP_MAX):
+            if self._behind:
+                await self._catch_up()
+            decisions = await self._decide_all(together)
+            try:
+                await self._commit(_changes(decisions))
+            except JournalMoved:
+                self._behind = True
+            except LeadLost:
+                raise
+            except Unavailable:
+                self._doubt(decisions)
+                raise
+            else:
+                return decisions
+        raise JournalMoved("the journal does not hold still: is it written by somebody else?")
+
+    async def _decide_all(self, together: list[_Submission]) -> list[Decision]:
+        """What each of them changes, seeing those before it; a bug in one fails that one alone."""
         # One command alone needs no trial: it is decided on the fleet itself.
         fleet = self.fleet if len(together) == 1 else Trial(self.fleet)
+        decisions: list[Decision] = []
         began = self._clock.monotonic()
         for one in together:
             try:
-                decision = self._decide(fleet, one.command, self.now())
+                one.decision = self._decide(fleet, one.command, self.now())
             except Exception as error:
-                # A bug, and nobody else's command has to fail for it.
                 log.exception("%s could not be decided", type(one.command).__name__)
                 self._give_up([one], error)
                 continue
-            one.decision = decision
-            if isinstance(decision, Decision) and fleet is not self.fleet:
-                for change in decision.changes:
-                    fleet.apply(change)
+            if isinstance(one.decision, Decision):
+                decisions.append(one.decision)
+                if fleet is not self.fleet:
+                    for change in one.decision.changes:
+                        fleet.apply(change)
             if self._clock.monotonic() - began > DECIDING_SECONDS_MAX:
                 await asyncio.sleep(0)
                 began = self._clock.monotonic()
+        return decisions
 
     async def _commit(self, changes: Sequence[Change[Any]]) -> None:
         # In trouble even nothing is committed: that is how its end is found out.
@@ -237,25 +278,24 @@ class Conductor:
                 self.fleet.apply(change)
             self.feed.committed(changes)
         for decision in decisions:
+            for warning in decision.warnings:
+                log.warning("%s", warning)
             for effect in decision.effects:
                 self._have_done(effect)
 
     def _give_up(self, together: list[_Submission], error: Exception) -> None:
         for one in together:
             if not one.answer.done():
-                # One for each: what is raised twice at once would carry a mixed-up traceback.
-                one.answer.set_exception(copy(error))
+                one.answer.set_exception(_for_one(error))
                 # Whoever asked may be gone, and then nobody is there to be told.
                 one.answer.exception()
 
     # ---- Trouble with the store ----
 
-    def _in_trouble(self, error: Unavailable, decisions: list[Decision]) -> None:
+    def _in_trouble(self, error: Unavailable) -> None:
         if self.trouble is None:
             log.error("nothing can be recorded: %s", error)
         self.trouble = error
-        if _changes(decisions) and len(self._doubtful) < DOUBTFUL_MAX:
-            self._doubtful.append(decisions)
 
     def _out_of_trouble(self) -> None:
         if self.trouble is not None:
@@ -263,23 +303,23 @@ class Conductor:
         self.trouble = None
         self._doubtful.clear()
 
+    def _doubt(self, decisions: list[Decision]) -> None:
+        """This could not be recorded, and yet it may have been: its answer was lost."""
+        if _changes(decisions) and len(self._doubtful) < DOUBTFUL_MAX:
+            self._doubtful.append(decisions)
+
     async def _catch_up(self) -> None:
-        """A commit that was thought lost had succeeded: it takes effect now."""
-        try:
-            lost = await self._lost_commit()
-            if lost is None:
-                await self._load()
-        except Unavailable as error:
-            self._in_trouble(error, [])
-            return
-        self._out_of_trouble()
+        """The journal goes on beyond what is known: take that over before anything else."""
+        lost = await self._lost_commit()
         if lost is not None:
             self._take_effect(lost)
         else:
-            # The journal holds what is not ours: as after another process's life.
+            # It holds what is not ours: as after another process's life.
+            await self._load()
             self.timers.clear()
-            answer = asyncio.get_running_loop().create_future()
-            await self._carry_out([_Submission(Restarted(takeover=True), answer)])
+            await self._begin_life(takeover=True)
+        self._doubtful.clear()
+        self._behind = False
 
     async def _lost_commit(self) -> list[Decision] | None:
         """Which of the commits that failed is what the journal goes on with; None if none."""
@@ -288,6 +328,10 @@ class Conductor:
         return next((one for one in self._doubtful if _changes(one) == found), None)
 
     # ---- Effects ----
+
+    def _is_live(self, key: str) -> bool:
+        impact = self.fleet.impacts.get(key)
+        return impact is not None and impact.live
 
     def _have_done(self, effect: Effect) -> None:
         if isinstance(effect, WakeAt):
@@ -323,11 +367,22 @@ class Conductor:
     async def tick(self) -> None:
         """Look at all that is due, until nothing is."""
         while subjects := self.timers.due(self.now().wall):
-            try:
-                await self.submit(Tick(subjects=subjects))
-            except BaseException:
-                self.timers.put_back(subjects, self._latest)
-                raise
+            await self._look_at(subjects)
+
+    async def _look_at(self, subjects: tuple[Subject, ...]) -> None:
+        try:
+            await self.submit(Tick(subjects=subjects))
+        except (Unavailable, asyncio.CancelledError):
+            self.timers.put_back(subjects, self._latest)
+            raise
+        except Exception:
+            # A bug, logged where it happened. The others have to be looked at all the same.
+            if len(subjects) == 1:
+                log.exception("%s cannot be looked at", subjects[0])
+                self.timers.put_back(subjects, self._latest + AFTER_BUG)
+            else:
+                for subject in subjects:
+                    await self._look_at((subject,))
 
     async def _wake(self) -> None:
         while True:
@@ -363,6 +418,8 @@ class Conductor:
                     pass
             except Unavailable as error:
                 log.warning("nothing can be forgotten now: %s", error)
+            except Exception:
+                log.exception("forgetting went wrong")
             await self._clock.sleep(FORGET_EVERY_SECONDS)
 
     def _forget_some(self) -> int:
@@ -387,3 +444,12 @@ class Conductor:
 
 def _changes(decisions: list[Decision]) -> list[Change[Any]]:
     return [change for decision in decisions for change in decision.changes]
+
+
+def _for_one(error: Exception) -> Exception:
+    """The same for one of several who are told: raised twice at once it would be a muddle."""
+    if not isinstance(error, Unavailable):
+        return error
+    told = type(error)(str(error))
+    told.__cause__ = error
+    return told

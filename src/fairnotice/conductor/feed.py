@@ -1,6 +1,7 @@
 """What has been committed, for those who follow: boards at once, others by revision."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -9,6 +10,8 @@ from fairnotice.engine import Fleet
 from fairnotice.engine.changes import Change, Row
 from fairnotice.engine.tables import TABLES
 from fairnotice.stores.store import Line
+
+log = logging.getLogger(__name__)
 
 # So many lines are at hand without asking the store: minutes of a busy fleet.
 LINES_AT_HAND_MAX = 20_000
@@ -59,7 +62,7 @@ class Feed:
         self._fleet = fleet
         self._lines.clear()
         for follower in self._followers:
-            follower.loaded(fleet)
+            self._show_all(follower)
         self._wake()
 
     def committed(self, changes: Sequence[Change[Any]]) -> None:
@@ -67,8 +70,19 @@ class Feed:
         first = self._fleet.revision - len(changes) + 1
         self._lines.extend(Line(first + offset, change) for offset, change in enumerate(changes))
         for follower in self._followers:
-            follower.committed(self._fleet, changes)
+            try:
+                follower.committed(self._fleet, changes)
+            except Exception:
+                # It is committed all the same, and what follows from it has to be done.
+                log.exception("a follower could not show a commit; it is shown everything")
+                self._show_all(follower)
         self._wake()
+
+    def _show_all(self, follower: Follower) -> None:
+        try:
+            follower.loaded(self._fleet)
+        except Exception:
+            log.exception("a follower could not show the fleet")
 
     def _wake(self) -> None:
         self._moved.set()
@@ -81,8 +95,14 @@ class Feed:
         if self._lines and self._lines[0].revision <= revision + 1 <= self.revision:
             start = revision + 1 - self._lines[0].revision
             return [self._lines[n] for n in range(start, min(start + limit, len(self._lines)))]
-        older = await self._read(revision, limit) if revision < self.revision else None
-        return self.snapshot() if older is None else older
+        if revision > self.revision:
+            return self.snapshot()
+        until = self.revision
+        older = await self._read(revision, limit)
+        if older is None:
+            return self.snapshot()
+        # The store may be ahead of us, where the answer to a commit was lost.
+        return [line for line in older if line.revision <= max(until, self.revision)]
 
     def snapshot(self) -> Snapshot:
         """The state as it is now."""

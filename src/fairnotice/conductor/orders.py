@@ -19,15 +19,18 @@ RETRY_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 1.0
 
 Tell = Callable[[ReportOutcome], Awaitable[object]]
+# Whether the law still waits for the impact of this key.
+Wanted = Callable[[str], bool]
 
 
 class Orders:
     """The impacts that this process waits for."""
 
-    def __init__(self, driver: Driver, clock: Clock, tell: Tell) -> None:
+    def __init__(self, driver: Driver, clock: Clock, tell: Tell, wanted: Wanted) -> None:
         self._driver = driver
         self._clock = clock
         self._tell = tell
+        self._wanted = wanted
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -54,62 +57,72 @@ class Orders:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _carry_out(self, order: Order, epoch: int) -> None:
-        given_up_at = self._clock.monotonic() + order.limit_seconds
-        while self._clock.monotonic() < given_up_at:
+        # What the law has ended meanwhile is not begun any more: its VM may be another's by now.
+        while self._wanted(order.key):
             report = await self._impact(order, epoch)
-            if report is None:
-                return
+            if report.outcome is Outcome.UNDER_WAY:
+                report = await self._end(order.key, epoch)
             if report.outcome is not Outcome.NOT_BEGUN:
                 await self._report(order.key, report)
                 return
-        # The law has given up on it by now, so it is not begun any more.
+            await self._clock.sleep(RETRY_SECONDS)
 
-    async def _impact(self, order: Order, epoch: int) -> Report | None:
-        """How it ended; None where it is not ours any more."""
+    async def _impact(self, order: Order, epoch: int) -> Report:
+        """How it ended, as far as that is known."""
         try:
             return await self._driver.impact(order, epoch)
-        except LeadLost:
-            log.warning("%s was refused: another control plane has taken over", order.key)
-            return None
+        except LeadLost as error:
+            # If it is so, this cannot be recorded either; if not, somebody has to look at it.
+            log.error("%s was refused: %s", order.key, error)  # noqa: TRY400 - nobody's bug
+            return Report(Outcome.FAILED, f"the driver refused it: {error}")
         except Unavailable as error:
             # It may have begun before the driver was lost, so it is asked for, not begun again.
             log.warning("the driver was lost during %s: %s", order.key, error)
             await self._clock.sleep(RETRY_SECONDS)
             return await self._end(order.key, epoch)
+        except asyncio.CancelledError:
+            if _canceled():
+                raise
+            log.exception("the driver gave up on %s", order.key)
         except Exception:
             log.exception("the driver broke during %s", order.key)
-            return Report(Outcome.UNKNOWN)
+        return Report(Outcome.UNKNOWN)
 
     async def _find_out(self, key: str, epoch: int) -> None:
         report = await self._outcome(key, epoch)
-        if report is not None and report.outcome is Outcome.UNDER_WAY:
+        if report.outcome is Outcome.UNDER_WAY:
             await self._report(key, report)
             report = await self._end(key, epoch)
-        if report is not None:
-            await self._report(key, report)
+        await self._report(key, report)
 
-    async def _end(self, key: str, epoch: int) -> Report | None:
-        """What became of it, once it is no longer under way."""
+    async def _end(self, key: str, epoch: int) -> Report:
+        """What became of it, once it is no longer under way or the law no longer waits."""
         while True:
             report = await self._outcome(key, epoch)
-            if report is None or report.outcome is not Outcome.UNDER_WAY:
+            if report.outcome is not Outcome.UNDER_WAY or not self._wanted(key):
                 return report
             await self._clock.sleep(ASK_AGAIN_SECONDS)
 
-    async def _outcome(self, key: str, epoch: int) -> Report | None:
-        """The driver's answer, however long it takes to get one; None where it is not for us."""
-        while True:
+    async def _outcome(self, key: str, epoch: int) -> Report:
+        """The driver's answer, however long it takes to get one while somebody waits for it."""
+        while self._wanted(key):
             try:
                 return await self._driver.outcome(key, epoch)
-            except LeadLost:
-                log.warning("nothing is said of %s: another control plane has taken over", key)
-                return None
+            except LeadLost as error:
+                log.error("nothing is said of %s: %s", key, error)  # noqa: TRY400 - nobody's bug
+                break
             except Unavailable as error:
                 log.warning("the driver cannot say what became of %s: %s", key, error)
                 await self._clock.sleep(RETRY_SECONDS)
+            except asyncio.CancelledError:
+                if _canceled():
+                    raise
+                log.exception("the driver gave up when asked for %s", key)
+                break
             except Exception:
                 log.exception("the driver broke when asked for %s", key)
-                return Report(Outcome.UNKNOWN)
+                break
+        return Report(Outcome.UNKNOWN)
 
     async def _report(self, key: str, report: Report) -> None:
         """Tell the law, again and again until it is durable."""
@@ -121,5 +134,15 @@ class Orders:
                 return
             except Unavailable:
                 await self._clock.sleep(RETRY_SECONDS)
+            except Exception:
+                # A bug. The law will give up on this impact in time.
+                log.exception("the outcome of %s could not be recorded", key)
+                return
             else:
                 return
+
+
+def _canceled() -> bool:
+    """Whether it is we who are canceled, and not something that the driver waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -101,7 +101,7 @@ class Serving:
         report = served_report(seen, heard, self._conductor.now())
         try:
             await self._conductor.submit(report)
-        except Unavailable:
+        except Exception:
             self.board.give_back(seen, heard)
             raise
 
@@ -115,6 +115,8 @@ class Serving:
                 return
             except Unavailable as error:
                 log.debug("what was served cannot be recorded now: %s", error)
+            except Exception:
+                log.exception("what was served could not be recorded")
 
 
 def served_report(

@@ -58,7 +58,11 @@ class Store(Protocol):
         ...
 
     def forget(self, *, journal_before: datetime, history_before: datetime) -> int:
-        """Delete what is kept no longer; how many lines. Writes nothing where there is nothing."""
+        """Delete some of what is kept no longer; how many lines.
+
+        A few thousand at a time, so that commits get their turn: it is called again until it
+        says 0. Where there is nothing, nothing is written.
+        """
         ...
 
     def wait_beyond(self, revision: int, seconds: float) -> int:

@@ -160,7 +160,11 @@ class CommandDriver:
         """The outcome command's word where there is one; what is not known is unknown."""
         if self._settings.outcome:
             said = await self._ask("outcome", self._settings.outcome, epoch, key)
-            return read_outcome(said, self._settings.output_bytes_max)
+            report = read_outcome(said, self._settings.output_bytes_max)
+            if report.outcome is Outcome.NOT_BEGUN and written.outcome is Outcome.UNKNOWN:
+                # What ran it died before it did anything; the operator knows, so it is new again.
+                await asyncio.to_thread(self._state.take_back, key, epoch)
+            return report
         if written.outcome is Outcome.UNKNOWN:
             return written
         return Report(Outcome.UNKNOWN, "it was not begun in this life of the control plane")

@@ -80,11 +80,7 @@ class State:
             file.flush()
             os.fsync(file.fileno())
         new.replace(self.directory / "epoch")
-        directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        _sync(self.directory)
 
     def look(self, key: str, epoch: int | None) -> Report:
         """What is known of this key: unknown where it began and nobody saw it end."""
@@ -102,6 +98,13 @@ class State:
             if under_way:
                 return Report(Outcome.UNDER_WAY)
             return Report(Outcome.UNKNOWN, "it was begun, and what ran it died before it ended")
+
+    def take_back(self, key: str, epoch: int) -> None:
+        """It was begun here, and nothing came of it: it may be begun again."""
+        with self.locked(epoch):
+            if not _is_held(self._path(key, "lock")):
+                self._path(key, "begun").unlink(missing_ok=True)
+                _sync(self.directory)
 
     def _path(self, key: str, suffix: str) -> Path:
         return self.directory / f"{file_name(key)}.{suffix}"
@@ -162,6 +165,15 @@ class State:
 def kept_since(now: datetime, kept_days: float) -> datetime:
     """What ended before this instant may be forgotten."""
     return now - timedelta(days=kept_days)
+
+
+def _sync(directory: Path) -> None:
+    """The names in a directory are on the disk when this returns."""
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 @contextmanager

@@ -192,23 +192,21 @@ class PostgresStore:
             return _lines(self._usable().execute(_QUERIES["history"], (about,)))
 
     def forget(self, *, journal_before: datetime, history_before: datetime) -> int:
-        """Delete what is kept no longer; how many lines."""
+        """Delete some of what is kept no longer; how many lines."""
         feed_before = max(journal_before, history_before)
         with self._door("forget"):
-            forgotten = self._forget(lasting=False, before=feed_before)
-            return forgotten + self._forget(lasting=True, before=history_before)
+            return self._forget(lasting=False, before=feed_before) or self._forget(
+                lasting=True, before=history_before
+            )
 
     def _forget(self, *, lasting: bool, before: datetime) -> int:
         connection = self._usable()
-        forgotten = 0
         which = (lasting, before, sql.FORGET_LINES)
-        while True:
-            with connection.transaction():
-                gone = connection.execute(_QUERIES["remove_old_lines"], which).fetchall()
-                if not gone:
-                    return forgotten
+        with connection.transaction():
+            gone = connection.execute(_QUERIES["remove_old_lines"], which).fetchall()
+            if gone:
                 connection.execute(_QUERIES["move_feed"], max(gone))
-            forgotten += len(gone)
+        return len(gone)
 
     def wait_beyond(self, revision: int, seconds: float) -> int:
         """Wait until the journal is beyond this revision, or so long; where it is now."""

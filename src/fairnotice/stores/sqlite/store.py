@@ -58,7 +58,8 @@ class SqliteStore:
     """
 
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
-        self._path = path.absolute()
+        # A link is followed, so that log and lock are beside the file itself.
+        self._path = path.resolve()
         self._names = self._path, self._path.with_name(self._path.name + "-wal")
         self._busy_seconds = busy_seconds
         self._closed = False
@@ -165,24 +166,22 @@ class SqliteStore:
             return _lines(connection.execute(_QUERIES["history"], (about,)))
 
     def forget(self, *, journal_before: datetime, history_before: datetime) -> int:
-        """Delete what is kept no longer; how many lines."""
+        """Delete some of what is kept no longer; how many lines."""
         feed_before = max(journal_before, history_before)
-        forgotten = self._forget(lasting=False, before=feed_before)
-        return forgotten + self._forget(lasting=True, before=history_before)
+        return self._forget(lasting=False, before=feed_before) or self._forget(
+            lasting=True, before=history_before
+        )
 
     def _forget(self, *, lasting: bool, before: datetime) -> int:
-        forgotten = 0
         which = (lasting, sql.instant(before), sql.FORGET_LINES)
-        while True:
-            # Looked for first: a transaction that may write is not begun for nothing.
-            with self._reading("forget") as connection:
-                old = connection.execute(_QUERIES["old_lines"], which).fetchall()
-            if not old:
-                return forgotten
+        # Looked for first: a transaction that may write is not begun for nothing.
+        with self._reading("forget") as connection:
+            old = connection.execute(_QUERIES["old_lines"], which).fetchall()
+        if old:
             with self._writing("forget") as connection:
                 connection.executemany(_QUERIES["remove_line"], old)
                 connection.execute(_QUERIES["move_feed"], max(old))
-            forgotten += len(old)
+        return len(old)
 
     def wait_beyond(self, revision: int, seconds: float) -> int:
         """Wait until the journal is beyond this revision, or so long; where it is now."""
