@@ -6,9 +6,9 @@ from datetime import datetime
 from threading import Condition
 from typing import Any
 
-from fairnotice.engine.changes import Change, Removal, Row
+from fairnotice.engine.changes import Change, EventAnnounced, Removal, Row
 from fairnotice.stores import rows
-from fairnotice.stores.sql import refused
+from fairnotice.stores.sql import event_of, refused
 from fairnotice.stores.store import Line, Loaded
 
 
@@ -67,11 +67,20 @@ class MemoryStore:
     def history(self, about: str) -> list[Line]:
         """The story of one thing, oldest first."""
         with self._moved:
+            event = event_of(about)
+            if event is not None:
+                about = self._story_of_event(event)
             return [
                 line
                 for line in self._journal
                 if _lasting(line) and rows.about(line.change.row) == about
             ]
+
+    def _story_of_event(self, event: str) -> str:
+        for line in self._journal:
+            if isinstance(line.change, EventAnnounced) and line.change.row.id == event:
+                return rows.about(line.change.row)
+        return ""
 
     def forget(self, *, journal_before: datetime, history_before: datetime) -> int:
         """Delete what is kept no longer; how many lines."""

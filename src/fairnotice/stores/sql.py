@@ -156,3 +156,8 @@ def waits(seconds: float, interval_seconds: float) -> Iterator[float]:
         yield interval_seconds
     if (rest := seconds - whole * interval_seconds) > 0:
         yield rest
+
+
+def event_of(about: str) -> str | None:
+    """The id of the event whose story is asked for; None where it is another's."""
+    return about.removeprefix("event:") if about.startswith("event:") else None

@@ -54,7 +54,10 @@ class Store(Protocol):
         ...
 
     def history(self, about: str) -> list[Line]:
-        """The story of one thing, oldest first; rows.about says how things are called."""
+        """The story of one thing, oldest first; rows.about says how things are called.
+
+        `event:ID` is that of the operation which made the event.
+        """
         ...
 
     def forget(self, *, journal_before: datetime, history_before: datetime) -> int:

@@ -350,6 +350,11 @@ def _histories_are_told(make_store: Callable[[], Store]) -> None:
             [line.revision for line in told] == sorted(line.revision for line in told),
             "a history is told oldest first.",
         )
+        _promise(
+            leader.store.history("event:told-event") == told,
+            "the history of an event is that of its operation.",
+        )
+        _promise(leader.store.history("event:nothing") == [], "an unknown event has none.")
         leader.commit(
             RolloutChanged(START, sample.ROLLOUT._replace(id="told")),
             RolloutNodeChanged(START, sample.ROLLOUT_NODE._replace(rollout="told")),

@@ -84,6 +84,10 @@ WHERE revision > %s ORDER BY revision LIMIT %s;
 SELECT revision, what, at, body FROM fairnotice.journal
 WHERE about = %s AND lasting ORDER BY revision;
 
+-- name: story_of_event
+-- Whose story an event belongs to: that of its operation.
+SELECT about FROM fairnotice.journal WHERE what = 'EventAnnounced' AND id = %s LIMIT 1;
+
 -- name: remove_old_lines
 -- Forget some lines that are lasting or not, and older than this; which ones.
 DELETE FROM fairnotice.journal

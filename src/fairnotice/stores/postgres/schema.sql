@@ -11,7 +11,7 @@ CREATE TABLE fairnotice.service (
     recorded_at timestamptz,
     feed_from bigint NOT NULL
 );
-INSERT INTO fairnotice.service VALUES (1, 2, 0, 0, NULL, 0);
+INSERT INTO fairnotice.service VALUES (1, 3, 0, 0, NULL, 0);
 
 -- The state: every row as it is now, in the order in which they were first written. Rows are
 -- written over and over: room in each page keeps that cheap.
@@ -38,3 +38,6 @@ CREATE INDEX journal_history ON fairnotice.journal (about) WHERE lasting;
 
 -- Forgetting looks for what is old, and must not read the whole journal for it.
 CREATE INDEX journal_retention ON fairnotice.journal (lasting, at);
+
+-- Whoever asks for the story of an event knows its id and not its operation's.
+CREATE INDEX journal_events ON fairnotice.journal (id) WHERE what = 'EventAnnounced';

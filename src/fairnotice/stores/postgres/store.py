@@ -189,7 +189,11 @@ class PostgresStore:
     def history(self, about: str) -> list[Line]:
         """The story of one thing, oldest first."""
         with self._door("history"):
-            return _lines(self._usable().execute(_QUERIES["history"], (about,)))
+            connection = self._usable()
+            if event := sql.event_of(about):
+                found = connection.execute(_QUERIES["story_of_event"], (event,)).fetchone()
+                about = found[0] if found else about
+            return _lines(connection.execute(_QUERIES["history"], (about,)))
 
     def forget(self, *, journal_before: datetime, history_before: datetime) -> int:
         """Delete some of what is kept no longer; how many lines."""

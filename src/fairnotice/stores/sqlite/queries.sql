@@ -46,6 +46,10 @@ SELECT revision, what, at, body FROM journal WHERE revision > ? ORDER BY revisio
 -- The story of one thing.
 SELECT revision, what, at, body FROM journal WHERE about = ? AND lasting = 1 ORDER BY revision;
 
+-- name: story_of_event
+-- Whose story an event belongs to: that of its operation.
+SELECT about FROM journal WHERE what = 'EventAnnounced' AND id = ? LIMIT 1;
+
 -- name: old_lines
 -- Some lines that are lasting or not, and older than this.
 SELECT revision FROM journal WHERE lasting = ? AND at < ? LIMIT ?;

@@ -9,7 +9,7 @@ CREATE TABLE service (
     recorded_at TEXT,
     feed_from INTEGER NOT NULL
 );
-INSERT INTO service VALUES (1, 2, 0, 0, NULL, 0);
+INSERT INTO service VALUES (1, 3, 0, 0, NULL, 0);
 
 -- The state: every row as it is now, in the order in which they were first written.
 CREATE TABLE fleet (
@@ -35,3 +35,6 @@ CREATE INDEX journal_history ON journal (about) WHERE lasting = 1;
 
 -- Forgetting looks for what is old, and must not read the whole journal for it.
 CREATE INDEX journal_retention ON journal (lasting, at);
+
+-- Whoever asks for the story of an event knows its id and not its operation's.
+CREATE INDEX journal_events ON journal (id) WHERE what = 'EventAnnounced';

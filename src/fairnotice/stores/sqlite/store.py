@@ -163,6 +163,9 @@ class SqliteStore:
     def history(self, about: str) -> list[Line]:
         """The story of one thing, oldest first."""
         with self._reading("history") as connection:
+            if event := sql.event_of(about):
+                found = connection.execute(_QUERIES["story_of_event"], (event,)).fetchone()
+                about = found[0] if found else about
             return _lines(connection.execute(_QUERIES["history"], (about,)))
 
     def forget(self, *, journal_before: datetime, history_before: datetime) -> int:
