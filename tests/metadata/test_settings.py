@@ -154,3 +154,9 @@ def test_a_vm_is_known_on_several_listeners(wireless):
     caller = shown.put_caller("db", "vm:db", ("10.9.9.9",), listener="blue")
     assert shown.addresses["blue"]["10.9.9.9"] is caller
     assert caller in shown.addresses[""].values()
+
+
+def test_metrics_are_exact(world):
+    """A counter beyond a million is not rounded to six digits."""
+    world.worker.polls[-1] = 12_345_678
+    assert '"} 12345678' in exposition(world.worker)

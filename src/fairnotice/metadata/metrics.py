@@ -56,4 +56,6 @@ def _seen_lately(worker: Worker) -> int:
 
 def _line(name: str, labels: dict[str, str], value: float) -> str:
     inside = ",".join(f'{label}="{text}"' for label, text in labels.items())
-    return f"{name}{{{inside}}} {value:g}" if inside else f"{name} {value:g}"
+    # Exact: a counter that is rounded to six digits jumps.
+    written = str(int(value)) if value == int(value) else repr(value)
+    return f"{name}{{{inside}}} {written}" if inside else f"{name} {written}"
