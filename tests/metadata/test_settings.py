@@ -156,7 +156,8 @@ def test_a_vm_is_known_on_several_listeners(wireless):
     assert caller in shown.addresses[""].values()
 
 
-def test_metrics_are_exact(world):
+def test_metrics_are_exact(wireless):
     """A counter beyond a million is not rounded to six digits."""
+    world = wireless()
     world.worker.polls[-1] = 12_345_678
     assert '"} 12345678' in exposition(world.worker)
