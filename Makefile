@@ -5,6 +5,7 @@ JOBS ?= 2
 FUZZ_SECONDS ?= 120
 PY := .venv/bin/python
 STAMP := .venv/.installed
+SERVICE := .venv/.installed-service
 
 # PYTHON was given, and .venv has another version: it is made anew.
 ifdef PYTHON
@@ -14,7 +15,7 @@ endif
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install anew check format test bench simulate soak diagram lock clean
+.PHONY: help install anew up check format test bench simulate soak diagram reference picture lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +26,16 @@ $(STAMP): requirements-dev.lock pyproject.toml scripts/install
 	@scripts/install
 	@touch $@
 
+# Only what the service needs; whoever has the development environment has that already.
+$(SERVICE): requirements-up.lock pyproject.toml scripts/install
+	@if test -e $(STAMP); then $(MAKE) --no-print-directory install; \
+	else scripts/install requirements-up.lock; fi
+	@touch $@
+
 anew:
+
+up: $(SERVICE) ## run the service with a sample fleet; Ctrl-C ends it
+	@.venv/bin/fairnotice up $(UP)
 
 check: install ## format, lint, types, floors, house rules
 	$(PY) -m ruff format --check .
@@ -42,7 +52,7 @@ test: check ## check, then every test and every branch of the law (3 min)
 	@scripts/test-tools
 	$(PY) -m pytest -n $(JOBS) --cov --cov-report=term-missing
 
-bench: install ## print the numbers of SPECIFICATION.md (3 min)
+bench: install ## print the numbers of SPECIFICATION.md (15 min)
 	$(PY) -m bench
 
 simulate: install ## random fleets under the law; SEEDS=200, or one: SEED=17
@@ -54,12 +64,19 @@ soak: install ## the long repeats: ten times the seeds, fresh chance, 700 kills
 	$(PY) -m pytest -n $(JOBS) --hypothesis-profile=soak tests/simulation/test_state_machine.py tests/metadata/test_pieces.py
 	CONDUCTED_SEEDS=50 $(PY) -m pytest -n $(JOBS) tests/simulation/test_conducted.py
 	KILLS_SQLITE=500 KILLS_POSTGRES=200 $(PY) -m pytest -n $(JOBS) tests/conductor/test_killing.py
+	API_EXAMPLES=150 $(PY) -m pytest tests/control/test_openapi.py
 	$(PY) -m tests.metadata.fuzz_requests -max_total_time=$(FUZZ_SECONDS)
 
 diagram: install ## draw docs/reference/states.md from engine/transitions.py
 	$(PY) scripts/diagram.py
 
-lock: ## pin the newest versions into requirements-dev.lock
+reference: install ## write docs/reference/{commands,settings,api}.md from the code
+	$(PY) scripts/reference.py
+
+picture: install ## draw docs/pictures/event-watch.svg from a real service
+	$(PY) scripts/picture.py
+
+lock: ## pin the newest versions into the lock files
 	scripts/lock
 
 clean: ## remove .venv and all that the tools left behind

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fairnotice.control.problems import OTHER_TYPES, STATUS_OF_REFUSAL
 from fairnotice.engine import Timing, transitions
 from fairnotice.engine.commands import Heard
 from fairnotice.engine.kinds import KINDS
@@ -16,7 +17,7 @@ from fairnotice.engine.transitions import Cause
 from fairnotice.model import scope_name
 from fairnotice.testing.stage import Stage
 from fairnotice.words import OperationKind, ScopeKind
-from scripts import diagram
+from scripts import diagram, reference
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -247,3 +248,25 @@ def test_a_lost_proof_is_found(lost):
     there = "tests/test_docs.py::test_the_tests_that_prove_compatibility_exist"
 
     assert lost_tests(f"| a | kept | `{there}`, `{lost}` |") == [lost]
+
+
+# ---- Reference ----
+
+
+@pytest.mark.parametrize("name", ["commands.md", "settings.md", "api.md"])
+def test_the_reference_is_the_one_in_the_code(name, monkeypatch):
+    """Every command, setting, address and problem is documented; `make reference` writes it."""
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    written = (ROOT / "docs" / "reference" / name).read_text("utf-8")
+    assert written == reference.PAGES[name](), "stale: run make reference"
+
+
+def test_every_problem_is_in_the_table():
+    """A problem that the API can say is documented with its status."""
+    said = {}
+    for path in (ROOT / "src" / "fairnotice" / "control").glob("*.py"):
+        found = re.findall(r'problem\(\s*"([a-z-]+)",\s*(\d+)', path.read_text("utf-8"))
+        said |= {kind: int(status) for kind, status in found}
+    known = {**{code.value: n for code, n in STATUS_OF_REFUSAL.items()}, **OTHER_TYPES}
+    assert said
+    assert said.items() <= known.items()

@@ -7,6 +7,8 @@
     ├── Unavailable           nobody's fault: it cannot be done now, and may be later
     │   ├── LeadLost            another control plane has taken over; this one's word is old
     │   └── JournalMoved        the journal holds what this process does not know of
+    ├── cli.exits.CommandFailed  what was typed was not done; carries the exit code
+    │   └── cli.remote.Unreachable  no control plane answers
     └── UsageError            the caller's fault: what was given cannot mean anything
         ├── UnknownName         a name that nobody has
         ├── NewerDatabase       a database that a later fairnotice has written
@@ -56,7 +58,11 @@ class UsageError(FairnoticeError):
 
 
 class UnknownName(UsageError):
-    """Nobody has this name."""
+    """Nobody has this name; `nearest` are those that may have been meant."""
+
+    def __init__(self, sentence: str, nearest: tuple[str, ...] = ()) -> None:
+        super().__init__(sentence)
+        self.nearest = nearest
 
 
 class NewerDatabase(UsageError):

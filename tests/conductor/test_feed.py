@@ -163,3 +163,17 @@ def test_a_state_that_is_loaded_anew_begins_a_new_feed():
             assert not conductor.feed._lines
 
     asyncio.run(story())
+
+
+def test_at_the_end_whoever_waits_may_go():
+    """Nothing comes any more."""
+
+    async def story():
+        async with conducting() as conductor:
+            revision = conductor.feed.revision
+            waiting = asyncio.create_task(conductor.feed.wait_beyond(revision))
+            await settled(turns=3)
+            conductor.feed.end()
+            assert await asyncio.wait_for(waiting, 5) == revision
+
+    asyncio.run(story())

@@ -13,7 +13,7 @@ from fairnotice.engine.commands import (
     VmSpec,
 )
 from fairnotice.engine.refusal import Code, Refusal
-from fairnotice.words import EventType, Power, Priority, ScopeKind
+from fairnotice.words import EventType, Network, Power, Priority, ScopeKind
 from tests.engine.story import BATCH, DB, WEB, Story, sample
 
 NODES = (NodeSpec("n-0"), NodeSpec("n-1"))
@@ -106,6 +106,20 @@ BAD = {
         FleetSpec(NODES, (VmSpec("a", "n-0", "web", update_domain=-1),), (SetSpec("web"),)),
         "update domain -1",
     ),
+    "two VMs of one address": (
+        FleetSpec(
+            NODES,
+            (
+                VmSpec("a", "n-0", addresses=("10.0.0.4",)),
+                VmSpec("b", "n-1", addresses=("10.0.0.5", "10.0.0.4"), network=Network.CLASSIC),
+            ),
+        ),
+        "a and b have the same address 10.0.0.4",
+    ),
+    "VM with an address twice": (
+        FleetSpec(NODES, (VmSpec("a", "n-0", addresses=("10.0.0.4", "10.0.0.4")),)),
+        "a has the address 10.0.0.4 twice",
+    ),
 }
 
 
@@ -182,7 +196,33 @@ def test_rule_18_a_policy_is_set_for_a_scope_that_is_there():
     assert story.refused(freeze).rule == 18
 
 
+def test_rule_18_a_policy_set_for_one_placement_group_is_that_of_the_scale_set():
+    """A scale set has one policy, as a file says it: both groups have it, its neighbour not."""
+    sets = (ScaleSetSpec("s", placement_groups=2), ScaleSetSpec("t"))
+    story = Story(FleetSpec(NODES, scale_sets=sets))
+    story.tell(SetPolicy(scope="scale-set:s:1", automatically_approve=(EventType.REBOOT,)))
+    policies = {name: scope.automatically_approve for name, scope in story.fleet.scopes.items()}
+    assert policies == {
+        "scale-set:s:0": (EventType.REBOOT,),
+        "scale-set:s:1": (EventType.REBOOT,),
+        "scale-set:t:0": (),
+    }
+
+
 # ---- What a good specification makes ----
+
+
+def test_rule_21_two_vms_may_exchange_their_addresses_and_many_may_have_none():
+    """What counts is the file as a whole, not what another VM had before."""
+
+    def spec(a: str, b: str) -> FleetSpec:
+        vms = (VmSpec("a", "n-0", addresses=(a,)), VmSpec("b", "n-0", addresses=(b,)))
+        return FleetSpec(NODES, (*vms, VmSpec("c", "n-0"), VmSpec("d", "n-0")))
+
+    story = Story(spec("10.0.0.4", "10.0.0.5"))
+    story.tell(ApplyFleet(spec=spec("10.0.0.5", "10.0.0.4")))
+    assert story.vm("a").addresses == ("10.0.0.5",)
+    assert story.vm("b").addresses == ("10.0.0.4",)
 
 
 def test_rule_21_the_same_file_again_changes_nothing():

@@ -46,6 +46,8 @@ class Feed:
         self._followers: list[Follower] = []
         self._fleet = fleet
         self._moved = asyncio.Event()
+        # Nothing comes any more: whoever waits may go.
+        self.ended = False
 
     @property
     def revision(self) -> int:
@@ -112,6 +114,11 @@ class Feed:
 
     async def wait_beyond(self, revision: int) -> int:
         """Wait until something was committed after this revision; the last revision then."""
-        while self.revision == revision:
+        while self.revision == revision and not self.ended:
             await self._moved.wait()
         return self.revision
+
+    def end(self) -> None:
+        """Nothing is committed any more: let those go who wait for it."""
+        self.ended = True
+        self._wake()

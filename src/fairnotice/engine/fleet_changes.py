@@ -1,5 +1,7 @@
 """Rules 4 and 21: declaring the fleet, all of it or nothing, and its policies."""
 
+from collections.abc import Iterator, Mapping
+
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.approval import remove_endpoint
 from fairnotice.engine.changes import (
@@ -184,20 +186,28 @@ def _remove_vms(draft: Draft, spec: FleetSpec) -> None:
 
 
 def _declare_vms(draft: Draft, spec: FleetSpec) -> None:
+    for wanted, vm in declared_vms(draft.vms, spec):
+        before = draft.vms.get(vm.name)
+        if vm.scope == scope_name(ScopeKind.STANDALONE, vm.name):
+            standalone = Scope(
+                vm.scope, ScopeKind.STANDALONE, vm.name, resource_group=vm.resource_group
+            )
+            _declare_scope(draft, standalone, wanted.automatically_approve)
+        if before != vm:
+            _declare_vm(draft, before, vm)
+
+
+def declared_vms(vms: Mapping[str, Vm], spec: FleetSpec) -> Iterator[tuple[VmSpec, Vm]]:
+    """Each VM of the specification as it shall be, on no node where one has yet to be found."""
     priorities = {scale_set.name: scale_set.priority for scale_set in spec.scale_sets}
     positions: dict[str, int] = {}
     for wanted in spec.vms:
         kind, of = _set_of(wanted)
         position = positions.get(f"{kind}:{of}", 0)
         positions[f"{kind}:{of}"] = position + 1
-        before = draft.vms.get(wanted.name)
         scope = scope_name(kind, of, wanted.placement_group)
-        vm = _vm(wanted, scope, priorities.get(wanted.scale_set or ""), before, position)
-        if kind is ScopeKind.STANDALONE:
-            standalone = Scope(scope, kind, wanted.name, 0, wanted.resource_group)
-            _declare_scope(draft, standalone, wanted.automatically_approve)
-        if before != vm:
-            _declare_vm(draft, before, vm)
+        of_set = priorities.get(wanted.scale_set or "")
+        yield wanted, _vm(wanted, scope, of_set, vms.get(wanted.name), position)
 
 
 def _set_of(wanted: VmSpec) -> tuple[ScopeKind, str]:
@@ -295,7 +305,13 @@ def set_policy(draft: Draft, command: SetPolicy) -> Accepted:
     if scope is None:
         refuse(Code.NOT_FOUND, f"There is no scope {command.scope}.", "List the scopes.")
     check_policy(command.automatically_approve)
-    _declare_scope(draft, scope, command.automatically_approve)
+    # Azure has one policy for a whole scale set, and so has a fleet file.
+    groups = 1
+    if scope.kind is ScopeKind.PLACEMENT_GROUP:
+        groups = draft.scale_sets[scope.of].placement_groups
+    for group in range(groups):
+        one = draft.scopes[scope_name(scope.kind, scope.of, group)]
+        _declare_scope(draft, one, command.automatically_approve)
     return Accepted()
 
 

@@ -32,6 +32,7 @@ def check_spec(spec: FleetSpec) -> None:
     for vm in spec.vms:
         check_policy(vm.automatically_approve)
     _check_vms(spec)
+    _check_addresses(spec)
 
 
 def _check_names(what: str, names: Iterable[str]) -> None:
@@ -76,6 +77,19 @@ def _check_update_domain(vm: VmSpec, *, standalone: bool) -> None:
         _invalid(f"{vm.name} is standalone and has no update domain.", "Leave it out.")
     if vm.update_domain < 0:
         _invalid(f"{vm.name} has update domain {vm.update_domain}.", "Count from 0.")
+
+
+def _check_addresses(spec: FleetSpec) -> None:
+    """A VM is known by its address: who shares one would be told the other's events."""
+    known: dict[str, str] = {}
+    for vm in spec.vms:
+        for address in vm.addresses:
+            if known.get(address) == vm.name:
+                _invalid(f"{vm.name} has the address {address} twice.", "Name it once.")
+            if address in known:
+                why = f"{known[address]} and {vm.name} have the same address {address}."
+                _invalid(why, "Give each its own address.")
+            known[address] = vm.name
 
 
 def check_notice(minutes: int | None) -> None:

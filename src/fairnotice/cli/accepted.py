@@ -1,0 +1,77 @@
+"""What came of a command that asked for something: which events announce it, and what is next."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fairnotice.cli import exits, shown
+from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.session import Session
+
+# A line to copy names so many events.
+HINTED = 4
+
+Ask = Callable[[str], dict[str, Any]]
+# Told of the names for which it was done, and of what came of all of them together.
+Tell = Callable[[list[str], dict[str, Any]], None]
+
+
+def for_each(session: Session, kind: str, ask: Ask, tell: Tell) -> int:
+    """Ask this for each of the names that were typed; all must be there before the first."""
+    names: Sequence[str] = list(dict.fromkeys(session.options.names))
+    if len(names) > 1:
+        for name in names:
+            session.remote.get("v1", kind, name)
+    done: dict[str, dict[str, Any]] = {}
+    failures: list[CommandFailed] = []
+    for name in names:
+        try:
+            done[name] = ask(name)
+        except CommandFailed as failure:
+            if len(names) == 1:
+                raise
+            failures.append(failure)
+            shown.note(f"{name}: {failure}")
+    if session.json:
+        results = list(done.values())
+        print(json.dumps(results if len(names) > 1 else results[0], indent=2, ensure_ascii=False))
+    elif done:
+        tell(list(done), _together(done.values()))
+    return failures[0].code if failures else exits.DONE
+
+
+def _together(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Several results as one."""
+    whole: dict[str, Any] = {"operations": [], "events": [], "left": [], "warnings": []}
+    for result in results:
+        for key, values in whole.items():
+            values += [value for value in result[key] if value not in values]
+    return whole
+
+
+def picture(session: Session, what: str, result: dict[str, Any]) -> None:
+    """One accepted command, as people read it."""
+    events = result["events"]
+    shown.say(shown.title(what, shown.dim(_told(result))))
+    if events:
+        shown.say(shown.table(shown.EVENT_COLUMNS, shown.event_rows(events, session.clock.wall())))
+        waiting = [event["id"][: shown.SHORT] for event in events if _may_be_approved(event)]
+        if waiting:
+            shown.hint(f"Go ahead now: fairnotice event approve {' '.join(waiting[:HINTED])}")
+    if result["left"]:
+        shown.note(f"Left where they are, for want of a place: {shown.listed(result['left'])}")
+    for warning in result["warnings"]:
+        shown.note(warning)
+
+
+def _may_be_approved(event: dict[str, Any]) -> bool:
+    return event["status"] == "Scheduled" and not event["approvals"]
+
+
+def _told(result: dict[str, Any]) -> str:
+    events = result["events"]
+    if not events:
+        return "accepted; no event announces it" if result["operations"] else "done"
+    if all(event["status"] == "Scheduled" for event in events):
+        return f"announced by {shown.counted(len(events), 'event')}"
+    return "accepted"

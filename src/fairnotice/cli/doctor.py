@@ -1,0 +1,241 @@
+"""`fairnotice doctor`: what is wrong with this installation, in sentences."""
+
+import errno
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
+from http.client import HTTPConnection, HTTPException
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import fairnotice
+from fairnotice.cli import exits, settings
+from fairnotice.cli.parsing import Subparsers, leaf
+from fairnotice.cli.remote import Remote
+from fairnotice.cli.session import Session
+from fairnotice.errors import FairnoticeError, UsageError
+
+OLDEST_PYTHON = (3, 11)
+EXTRAS = {
+    "server": ("httptools", "msgspec", "rich", "starlette", "uvicorn", "uvloop"),
+    "postgres": ("psycopg",),
+}
+TIMEOUT_SECONDS = 3.0
+# Answers are dated to the second, and travel.
+SKEW_SECONDS_MAX = 2.0
+PORTS = {"control": "the control plane", "metadata": "metadata"}
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at. What is wrong makes the exit code 1; a note does not."""
+
+    what: str
+    state: str
+    sentence: str
+
+
+def fine(what: str, sentence: str) -> Finding:
+    """As it should be."""
+    return Finding(what, "fine", sentence)
+
+
+def noted(what: str, sentence: str) -> Finding:
+    """Nothing wrong, but good to know."""
+    return Finding(what, "note", sentence)
+
+
+def wrong(what: str, sentence: str) -> Finding:
+    """To be put right, and how."""
+    return Finding(what, "wrong", sentence)
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the command."""
+    lines = ("fairnotice doctor", "fairnotice doctor --json", "fairnotice doctor || echo not well")
+    leaf(subparsers, "doctor", run, "say what is wrong with this installation", lines)
+
+
+def run(session: Session) -> int:
+    """Look at everything; 1 where something is wrong."""
+    found = list(findings(session))
+    session.show([finding._asdict() for finding in found], partial(_picture, found))
+    return exits.REFUSED if any(one.state == "wrong" for one in found) else exits.DONE
+
+
+def findings(session: Session) -> Iterator[Finding]:
+    """All that is looked at, in order."""
+    yield _python()
+    yield from _extras()
+    yield from (wrong("settings", sentence) for sentence in settings.unknown_variables(os.environ))
+    try:
+        known = session.settings
+    except UsageError as error:
+        yield wrong("settings", str(error))
+        return
+    path, _ = settings.config_file(session.options, os.environ)
+    yield fine("settings", f"Read from {path}." if path.exists() else "No file; all is well.")
+    reachable = yield from _control_plane(session)
+    yield _metadata(_metadata_url(known), reachable=reachable)
+    yield _store(known["store"].value)
+    if not reachable:
+        for name in PORTS:
+            yield _port(name, known[name].value)
+
+
+# ---- What is installed ----
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info[:2] < OLDEST_PYTHON:
+        return wrong("Python", f"This is Python {version}; fairnotice needs 3.11 or later.")
+    return fine("Python", f"Python {version}, fairnotice {fairnotice.__version__}.")
+
+
+def _extras() -> Iterator[Finding]:
+    for extra, modules in EXTRAS.items():
+        missing = [name for name in modules if find_spec(name) is None]
+        if not missing:
+            yield fine("extras", f"The extra {extra} is installed.")
+            continue
+        sentence = f"{', '.join(missing)} missing: pip install 'fairnotice[{extra}]'"
+        # Only who keeps the fleet in PostgreSQL needs that.
+        yield (wrong if extra == "server" else noted)("extras", sentence)
+
+
+# ---- What runs ----
+
+
+def _control_plane(session: Session) -> Generator[Finding, None, bool]:
+    """Whether there is one, whether it is ready, and whose clock is wrong; returns the first."""
+    remote = session.remote
+    before = session.clock.wall()
+    try:
+        answer = remote.ask("GET", ("readyz",), timeout_seconds=TIMEOUT_SECONDS)
+    except FairnoticeError as error:
+        yield wrong("control plane", str(error))
+        return False
+    health = answer.body if isinstance(answer.body, dict) else {}
+    if "ready" not in health:
+        yield wrong("control plane", f"What answers at {remote.url} is no control plane.")
+        return False
+    if health["ready"]:
+        yield fine("control plane", f"{remote.url} is ready.")
+    else:
+        yield wrong("control plane", f"{remote.url} is not ready: {health.get('why')}")
+    yield from _clock(answer.date, before, session.clock.wall())
+    yield from _fleet(remote)
+    return True
+
+
+def _clock(date: str | None, before: datetime, after: datetime) -> Iterator[Finding]:
+    if date is None:
+        return
+    there = parsedate_to_datetime(date)
+    skew = max((before - there).total_seconds() - 1, (there - after).total_seconds(), 0.0)
+    if skew > SKEW_SECONDS_MAX:
+        sentence = f"The clocks here and there are {skew:.0f} s apart: countdowns are wrong by it."
+        yield wrong("clock", f"{sentence} Let NTP set both.")
+    else:
+        yield fine("clock", "The clock here and the one of the control plane agree.")
+
+
+def _fleet(remote: Remote) -> Iterator[Finding]:
+    try:
+        part: Any = remote.get("v1", "vms", limit=1)
+        scopes: list[Any] = remote.everything("scopes")["items"]
+    except FairnoticeError as error:
+        yield wrong("fleet", str(error))
+        return
+    if not part["items"]:
+        yield noted("fleet", "There are no VMs. Declare some: fairnotice fleet apply FILE")
+        return
+    silent = [scope["name"] for scope in scopes if not scope["enabled"]]
+    if silent:
+        sentence = f"In {len(silent)} of {len(scopes)} scopes no VM has asked for its document"
+        yield noted("fleet", f"{sentence} within a day, so none there is told of events.")
+    else:
+        yield fine("fleet", f"VMs listen in all of {len(scopes)} scopes.")
+
+
+def _metadata_url(known: dict[str, settings.Known]) -> str:
+    """Where metadata is said to be; left out, where `up` serves it."""
+    url = known["metadata_url"]
+    return f"http://{known['metadata'].value}" if url.origin == settings.DEFAULT else url.value
+
+
+def _metadata(url: str, *, reachable: bool) -> Finding:
+    parts = urlsplit(url)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS)
+    target = "/metadata/scheduledevents?api-version=2020-07-01"
+    try:
+        connection.request("GET", target, headers={"Metadata": "true"})
+        status = connection.getresponse().status
+    except (OSError, HTTPException) as error:
+        why = str(getattr(error, "strerror", None) or error).lower()
+        # Without a control plane that is one fault, not two.
+        verdict = wrong if reachable else noted
+        sentence = f"Nothing serves metadata at {url} ({why})."
+        return verdict("metadata", f"{sentence} Is it elsewhere? Set FAIRNOTICE_METADATA_URL.")
+    finally:
+        connection.close()
+    return fine("metadata", f"{url} answers ({status} to one who is no VM).")
+
+
+# ---- What `up` would meet ----
+
+
+def _store(url: str) -> Finding:
+    if not url.startswith("sqlite:"):
+        return fine("store", f"{url.partition(':')[0]}: nothing to look at here.")
+    path = Path(url.removeprefix("sqlite:").removeprefix("//"))
+    folder = next((one for one in path.parents if one.exists()), Path("/"))
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        sentence = f"{folder} cannot be written to ({(error.strerror or '').lower()})"
+        return wrong("store", f"{sentence}, so up cannot keep {path}. Choose another with --store.")
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        return wrong("store", f"{path} belongs to somebody else. Choose another with --store.")
+    return fine("store", f"{path} can be written.")
+
+
+def _port(name: str, text: str) -> Finding:
+    """Whether `up` could listen there; asked only where no control plane answers."""
+    found = settings.place(text)
+    assert found is not None
+    host, port = found
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                sentence = f"Another program listens at {text}, where up would serve {PORTS[name]}"
+                return wrong("ports", f"{sentence}. Choose another with --{name}.")
+            return wrong("ports", f"{text} cannot be listened on: {error.strerror}. See --{name}.")
+    return fine("ports", f"{text} is free for {PORTS[name]}.")
+
+
+# ---- Shown ----
+
+
+def _picture(found: list[Finding], _: object) -> None:
+    # Where rich is missing, that is what doctor has to say: so it says it without.
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for one in found:
+        mark, number = {"fine": ("✓", 32), "note": ("·", 33), "wrong": ("✗", 31)}[one.state]
+        shown = f"\x1b[{number}m{mark}\x1b[0m" if colour else mark
+        print(f"{shown} {one.what:<14} {one.sentence}")
+    count = sum(one.state == "wrong" for one in found)
+    print()
+    print("All is well." if not count else f"{count} to be put right.")

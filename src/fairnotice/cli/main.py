@@ -1,0 +1,142 @@
+"""`fairnotice`: finds the group of commands that was typed, and imports only that.
+
+Nothing here needs more than the standard library, so that what is installed inside a VM works
+without any extra.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import fairnotice
+from fairnotice.cli import exits, settings
+from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.parsing import Parser, Subparsers, examples, global_options
+from fairnotice.errors import FairnoticeError, UnknownName, UsageError
+
+
+class Group(NamedTuple):
+    """A group of commands: where it is, what it does, and whether settings are its flags."""
+
+    module: str
+    summary: str
+    has_settings: bool = False
+
+
+GROUPS = {
+    "up": Group("fairnotice.cli.up", "run the whole service on this machine", has_settings=True),
+    "fleet": Group("fairnotice.cli.fleet", "declare the fleet, export it, look at it"),
+    "vm": Group("fairnotice.cli.vm", "VMs: look, restart, redeploy, evict, stop …"),
+    "scale-set": Group("fairnotice.cli.scale_set", "scale sets: look, scale in, terminate notice"),
+    "node": Group("fairnotice.cli.node", "nodes: look, maintain, migrate, repair, evacuate …"),
+    "rollout": Group("fairnotice.cli.rollout", "the same operation on many nodes, in order"),
+    "event": Group("fairnotice.cli.event", "events: look, approve, postpone, cancel, watch"),
+    "scenario": Group("fairnotice.cli.scenario", "stories that show and prove what a VM sees"),
+    "simulate": Group("fairnotice.cli.simulate", "random fleets under the law"),
+    "config": Group("fairnotice.cli.config", "the settings in force, and where each is from"),
+    "doctor": Group("fairnotice.cli.doctor", "what is wrong with this installation"),
+    "completion": Group("fairnotice.cli.completion", "completion for your shell"),
+}
+
+DESCRIPTION = """Azure's Scheduled Events as software you can run: notice before impact,
+for every virtual machine."""
+EXAMPLES = (
+    "fairnotice up                          # the service on this machine, with a sample fleet",
+    "fairnotice vm restart web-0            # announced to web-0 first, then done",
+    "fairnotice event watch                 # who has seen it, who approved, how long it takes",
+    "fairnotice event approve 2B9C          # go ahead before the notice is over",
+    "fairnotice node maintain node-0        # the same for a whole node",
+)
+
+
+def command() -> int:
+    """The program: the exit code of what was typed, and never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would try once more to write what is left, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.NOBODY_READS
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    return code
+
+
+def main(typed: Sequence[str]) -> int:
+    """Do what was typed; the exit code."""
+    try:
+        options = parser(typed).parse_args(typed)
+        if GROUPS[options.group].has_settings:
+            settings.fill(options)
+        return int(options.run(options) or exits.DONE)
+    except (FairnoticeError, ModuleNotFoundError) as error:
+        print(_sentence(error), file=sys.stderr)
+        return _code(error)
+    except (BrokenPipeError, KeyboardInterrupt):
+        raise
+    except Exception as error:  # a fault of ours is said in a sentence too
+        if sys.flags.dev_mode:
+            raise
+        where = "python -X dev -m fairnotice … shows where."
+        print(f"A fault of fairnotice: {type(error).__name__}: {error}. {where}", file=sys.stderr)
+        return exits.REFUSED
+
+
+def parser(typed: Sequence[str]) -> Parser:
+    """The parser for what was typed: all groups by name, one of them in full."""
+    top = Parser(
+        prog="fairnotice",
+        description=DESCRIPTION,
+        epilog=examples(EXAMPLES),
+        parents=[global_options()],
+    )
+    version = f"fairnotice {fairnotice.__version__}"
+    top.add_argument("--version", action="version", version=version)
+    groups = top.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="group")
+    chosen = next((word for word in typed if word in GROUPS), None)
+    for name, group in GROUPS.items():
+        if name == chosen:
+            load(name, groups)
+        else:
+            groups.add_parser(name, help=group.summary)
+    return top
+
+
+def load(name: str, groups: Subparsers) -> None:
+    """Import a group and add its commands."""
+    importlib.import_module(GROUPS[name].module).add(groups)
+
+
+def _sentence(error: Exception) -> str:
+    if not isinstance(error, ModuleNotFoundError):
+        return str(error)
+    if (error.name or "").startswith("fairnotice"):
+        return f"This command is not there yet ({error.name})."
+    return f"This command needs {error.name}, which is missing: pip install 'fairnotice[server]'"
+
+
+def _code(error: Exception) -> int:
+    if isinstance(error, CommandFailed):
+        return error.code
+    if isinstance(error, UnknownName):
+        return exits.NOT_FOUND
+    return exits.WRONG_USAGE if isinstance(error, UsageError) else exits.REFUSED
+
+
+def all_commands() -> argparse.ArgumentParser:
+    """The parser with every group in full, as far as what it needs is installed."""
+    top = Parser(prog="fairnotice", parents=[global_options()])
+    groups = top.add_subparsers(dest="group")
+    for name, group in GROUPS.items():
+        try:
+            load(name, groups)
+        except ModuleNotFoundError:
+            groups.add_parser(name, help=group.summary)
+    return top

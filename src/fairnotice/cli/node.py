@@ -1,0 +1,231 @@
+"""`fairnotice node`: look at nodes, and maintain them. Several nodes at once are a rollout."""
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from fairnotice.cli import accepted, exits, rollout, shown
+from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.instants import instant, to_api
+from fairnotice.cli.parsing import Subparsers, from_one, group, leaf, names
+from fairnotice.cli.session import Session
+
+COLUMNS = ("NODE", "STATE", "FAULT DOMAIN", "SLOTS", "LIVE", "[VMS]")
+
+
+class Deed(NamedTuple):
+    """What may be asked of nodes."""
+
+    summary: str
+    examples: tuple[str, ...]
+    # Whether several nodes are a rollout, one after another, instead of all at once.
+    rolled_out: bool = False
+
+
+DEEDS = {
+    "maintain": Deed(
+        "freeze the VMs of a node, or reboot it, after notice",
+        (
+            "fairnotice node maintain node-0                        # freeze for 9 s",
+            "fairnotice node maintain node-0 --impact reboot --not-before +1h",
+            "fairnotice node maintain node-0 node-1 node-2          # a rollout, in order",
+        ),
+        rolled_out=True,
+    ),
+    "migrate": Deed(
+        "live-migrate the VMs of a node, after notice",
+        ("fairnotice node migrate node-0",),
+        rolled_out=True,
+    ),
+    "repair": Deed(
+        "repair a node in an emergency; its VMs are rebooted, after notice",
+        ("fairnotice node repair node-3",),
+        rolled_out=True,
+    ),
+    "predict-failure": Deed(
+        "a node is going to fail: move its VMs away in time",
+        (
+            "fairnotice node predict-failure node-3 --risk high",
+            "fairnotice node predict-failure node-3 --not-before +2d",
+        ),
+    ),
+    "fail": Deed(
+        "a node has failed, and its VMs surely do not run any more",
+        ("fairnotice node fail node-3",),
+    ),
+    "cordon": Deed("put no VM on a node", ("fairnotice node cordon node-5",)),
+    "uncordon": Deed("return a node to service", ("fairnotice node uncordon node-5",)),
+    "evacuate": Deed(
+        "cordon a node and move its VMs away, after notice",
+        ("fairnotice node evacuate node-0", "fairnotice node evacuate node-0 node-1  # a rollout"),
+        rolled_out=True,
+    ),
+}
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the group."""
+    lines: tuple[str, ...] = ("fairnotice node list", "fairnotice node maintain node-0")
+    summary = "look at nodes, and maintain them; several at once are a rollout"
+    commands = group(subparsers, "node", summary, lines)
+    leaf(commands, "list", _list, "every node", ("fairnotice node list",))
+    lines = ("fairnotice node show node-0",)
+    show = leaf(commands, "show", _show, "one node, its VMs and what is live there", lines)
+    names(show, "nodes", many=False)
+    for what, deed in DEEDS.items():
+        parser = leaf(commands, what, partial(_do, what), deed.summary, deed.examples)
+        names(parser, "nodes")
+        if what == "maintain":
+            _add_maintain(parser)
+        if what == "predict-failure":
+            _add_prediction(parser)
+        elif deed.rolled_out:
+            _add_when(parser)
+
+
+def _add_maintain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--impact", choices=("freeze", "reboot"), default="freeze")
+    parser.add_argument(
+        "--duration", type=from_one, metavar="SECONDS", help="how long VMs are frozen (9)"
+    )
+
+
+def _add_prediction(parser: argparse.ArgumentParser) -> None:
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--risk", choices=("low", "medium", "high"), help="how soon it is expected")
+    how.add_argument("--not-before", type=instant, metavar="WHEN", help="2026-01-31T22:00Z or +2d")
+
+
+def _add_when(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--not-before",
+        type=instant,
+        metavar="WHEN",
+        help="of one node: 2026-01-31T22:00Z, or +15m; the notice is given in any case",
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="of one node: although another domain of a scope is being worked on",
+    )
+
+
+# ---- Looking ----
+
+
+def _list(session: Session) -> int:
+    def picture(found: dict[str, Any]) -> None:
+        if found["items"]:
+            shown.say(shown.table(COLUMNS, (_row(node) for node in found["items"])))
+        else:
+            shown.say(shown.dim("No nodes. Declare a fleet: fairnotice fleet apply FILE"))
+
+    return session.show(session.remote.everything("nodes"), picture)
+
+
+def _row(node: dict[str, Any]) -> tuple[shown.Cell, ...]:
+    live = len(node["operations"])
+    return (
+        node["name"],
+        shown.styled(node["state"]),
+        str(node["fault_domain"]),
+        f"{node['used']} of {node['capacity']}",
+        shown.counted(live, "operation") if live else None,
+        shown.listed(node["vms"]),
+    )
+
+
+def _show(session: Session) -> int:
+    node = session.remote.get("v1", "nodes", session.options.name)
+    return session.show(node, partial(_picture, session))
+
+
+def _picture(session: Session, node: dict[str, Any]) -> None:
+    words = [shown.styled(node["state"])]
+    if node["cordoned"] and node["state"] != "cordoned":
+        words.append(shown.styled("cordoned"))
+    shown.facts(
+        shown.title(node["name"], *words),
+        (
+            ("fault domain", str(node["fault_domain"])),
+            ("slots", f"{node['used']} of {node['capacity']} used"),
+            ("VMs", shown.listed(node["vms"])),
+        ),
+    )
+    for name in node["operations"]:
+        _live(session, session.remote.get("v1", "operations", name))
+
+
+def _live(session: Session, operation: dict[str, Any]) -> None:
+    now = session.clock.wall()
+    shown.say("", shown.title(operation["kind"], shown.styled(operation["status"])))
+    events = [session.remote.get("v1", "events", name) for name in operation["events"]]
+    if events:
+        shown.say(shown.table(shown.EVENT_COLUMNS, shown.event_rows(events, now)))
+
+
+# ---- Doing ----
+
+
+def _do(what: str, session: Session) -> int:
+    options = session.options
+    if DEEDS[what].rolled_out and len(set(options.names)) > 1:
+        return _roll_out(what, session)
+    body = _bodies.get(what, _nothing)(session)
+
+    def ask(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = session.remote.post("v1", "nodes", name, what, body=body)
+        return found
+
+    def tell(done: list[str], result: dict[str, Any]) -> None:
+        accepted.picture(session, f"{shown.listed(done)}: {what}", result)
+
+    return accepted.for_each(session, "nodes", ask, tell)
+
+
+def _roll_out(what: str, session: Session) -> int:
+    options = session.options
+    if options.not_before is not None or options.force:
+        sentence = (
+            "--not-before and --force are for one node; several are a rollout. "
+            "Give it a window: fairnotice rollout start --help"
+        )
+        raise CommandFailed(sentence, exits.WRONG_USAGE)
+    body: dict[str, Any] = {"nodes": options.names, "impact": getattr(options, "impact", what)}
+    if getattr(options, "duration", None) is not None:
+        body["duration_seconds"] = options.duration
+    return rollout.begin(session, body)
+
+
+def _nothing(_: Session) -> dict[str, Any]:
+    return {}
+
+
+def _when(session: Session) -> dict[str, Any]:
+    not_before = session.options.not_before
+    return {} if not_before is None else {"not_before": to_api(not_before(session.clock.wall()))}
+
+
+def _on_node(session: Session) -> dict[str, Any]:
+    return _when(session) | ({"force": True} if session.options.force else {})
+
+
+def _maintain(session: Session) -> dict[str, Any]:
+    duration = session.options.duration
+    lasting = {} if duration is None else {"duration_seconds": duration}
+    return _on_node(session) | {"impact": session.options.impact} | lasting
+
+
+def _prediction(session: Session) -> dict[str, Any]:
+    risk = session.options.risk
+    return _when(session) if risk is None else {"risk": risk}
+
+
+_bodies: dict[str, Callable[[Session], dict[str, Any]]] = {
+    "maintain": _maintain,
+    "migrate": _on_node,
+    "repair": _on_node,
+    "evacuate": _on_node,
+    "predict-failure": _prediction,
+}

@@ -1,0 +1,155 @@
+"""What all commands share when they are typed: options, examples, mistakes and what was meant."""
+
+import argparse
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NoReturn, Protocol
+
+from fairnotice.cli import exits
+from fairnotice.cli.session import Session
+from fairnotice.cli.settings import suggestion
+
+# Which kind of name an argument takes: shell completion offers those there are.
+NAMES_OF = "names_of"
+
+# "invalid choice: 'vmm' (choose from 'vm', 'node')", with or without quotes by version of Python.
+_NO_CHOICE = re.compile(r"invalid choice: '?(?P<typed>[^']*?)'? \(.*choose from (?P<known>.*)\)")
+_HELP_COLUMNS = 30
+_HELP_WIDTH = 102
+
+
+class Subparsers(Protocol):
+    """Where commands are added: what argparse's `add_subparsers` returns."""
+
+    def add_parser(self, name: str, **kwargs: Any) -> argparse.ArgumentParser:  # noqa: ANN401
+        """Add one."""
+        ...
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help with room for the names of options, and examples as they were written."""
+
+    def __init__(self, prog: str, **_: Any) -> None:  # noqa: ANN401, argparse's own
+        columns = min(shutil.get_terminal_size().columns, _HELP_WIDTH) - 2
+        super().__init__(prog, max_help_position=_HELP_COLUMNS, width=columns)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says in a sentence what is wrong, and what may have been meant."""
+
+    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401, argparse's own
+        kwargs.setdefault("formatter_class", Help)
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(**kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        if message.endswith("required: COMMAND"):
+            # Whoever names no command wants to know which there are.
+            self.print_help(sys.stderr)
+            self.exit(exits.WRONG_USAGE)
+        self.exit(exits.WRONG_USAGE, f"{in_words(message)} See: {self.prog} --help\n")
+
+
+def in_words(message: str) -> str:
+    """What argparse says, as a sentence, with the nearest word where one is near."""
+    found = _NO_CHOICE.search(message)
+    if found is None:
+        return f"{message[:1].upper()}{message[1:].rstrip('.')}."
+    known = [word.strip(" '") for word in found["known"].split(",")]
+    meant = suggestion(found["typed"], known) or f"Choose among {', '.join(known)}."
+    return f"There is no {found['typed']!r} here. {meant}"
+
+
+# ---- Options ----
+
+
+def global_options() -> argparse.ArgumentParser:
+    """What may stand in front of a command or behind it."""
+    parent = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    options = parent.add_argument_group("the control plane")
+    options.add_argument("--url", help="where it is (FAIRNOTICE_URL, http://127.0.0.1:8600)")
+    options.add_argument("--config", metavar="FILE", help="the file with settings")
+    return parent
+
+
+def _json_option() -> argparse.ArgumentParser:
+    parent = argparse.ArgumentParser(add_help=False)
+    parent.add_argument("--json", action="store_true", help="print what the API answers")
+    return parent
+
+
+def examples(lines: Sequence[str]) -> str:
+    """The end of a help text."""
+    return "\n".join(["examples:", *(f"  {line}" for line in lines)])
+
+
+# ---- Commands ----
+
+
+def group(subparsers: Subparsers, name: str, summary: str, lines: Sequence[str]) -> Subparsers:
+    """A group of commands, such as `vm`; its commands are added to what is returned."""
+    parser = subparsers.add_parser(
+        name, help=summary, description=f"{sentence(summary)}", epilog=examples(lines)
+    )
+    return parser.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="command")
+
+
+def leaf(
+    subparsers: Subparsers,
+    name: str,
+    run: Callable[[Session], int],
+    summary: str,
+    lines: Sequence[str],
+) -> argparse.ArgumentParser:
+    """One command, with what all of them take; `run` is handed a session."""
+    parser = subparsers.add_parser(
+        name,
+        help=summary,
+        description=sentence(summary),
+        epilog=examples(lines),
+        parents=[_json_option(), global_options()],
+    )
+    parser.set_defaults(run=partial(_run, run))
+    return parser
+
+
+def _run(run: Callable[[Session], int], options: argparse.Namespace) -> int:
+    return run(Session(options))
+
+
+def sentence(summary: str) -> str:
+    """A summary as a sentence of its own."""
+    return f"{summary[:1].upper()}{summary[1:]}."
+
+
+def names(
+    parser: argparse.ArgumentParser, kind: str, *, many: bool = True, what: str = ""
+) -> argparse.Action:
+    """The names of VMs, nodes, events … that a command is about."""
+    metavar = "ID" if kind in ("events", "rollouts") else "NAME"
+    action = parser.add_argument(
+        "names" if many else "name",
+        nargs="+" if many else None,
+        metavar=metavar,
+        help=what or {"events": "its id, or how that begins"}.get(kind, "its name"),
+    )
+    setattr(action, NAMES_OF, kind)
+    return action
+
+
+def from_one(text: str) -> int:
+    """A whole number from 1 on."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"give a whole number from 1 on, not {text!r}")
+    return int(text)
+
+
+def from_zero(text: str) -> int:
+    """A whole number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"give a whole number from 0 on, not {text!r}")
+    return int(text)

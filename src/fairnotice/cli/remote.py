@@ -1,0 +1,202 @@
+"""The control plane as a client sees it: JSON over HTTP, and its problems as sentences."""
+
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+from fairnotice.cli import exits
+from fairnotice.cli.exits import CommandFailed
+
+TIMEOUT_SECONDS = 30
+PAGE = 1_000
+# An id in full; what is shorter is the beginning of one.
+ID_CHARACTERS = 36
+CHOICES_SHOWN = 5
+# Far beyond any revision: the feed answers with the state as it is, and goes on from there.
+FROM_NOW = 2**53 - 1
+
+
+class Unreachable(CommandFailed):
+    """Nobody answers, or somebody else."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence, exits.UNREACHABLE)
+
+
+class Answer(NamedTuple):
+    """What was answered, and when by the clock over there."""
+
+    status: int
+    body: Any
+    date: str | None
+
+
+class Remote:
+    """A control plane at an address; every call opens a connection of its own."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        try:
+            self._port = parts.port
+        except ValueError:
+            self._port = -1
+        if parts.scheme not in ("http", "https") or not parts.hostname or self._port == -1:
+            sentence = f"{url!r} is no address of a control plane; try http://127.0.0.1:8600"
+            raise CommandFailed(sentence, exits.WRONG_USAGE)
+        self.url = url.rstrip("/")
+        self._secure = parts.scheme == "https"
+        self._name = parts.hostname
+        self._base = parts.path.rstrip("/")
+
+    # ---- Calls ----
+
+    def get(self, *path: str, **query: Any) -> Any:  # noqa: ANN401, JSON
+        """What is at this path."""
+        return self._checked(self.ask("GET", path, query=query))
+
+    def post(self, *path: str, body: Any = None) -> Any:  # noqa: ANN401, JSON
+        """What came of asking for this."""
+        return self._checked(self.ask("POST", path, body={} if body is None else body))
+
+    def put(self, *path: str, body: Any) -> Any:  # noqa: ANN401, JSON
+        """What came of declaring this."""
+        return self._checked(self.ask("PUT", path, body=body))
+
+    def patch(self, *path: str, body: Any) -> Any:  # noqa: ANN401, JSON
+        """What came of changing this."""
+        return self._checked(self.ask("PATCH", path, body=body))
+
+    def everything(self, kind: str, **query: Any) -> dict[str, Any]:  # noqa: ANN401, JSON
+        """A list from its first part to its last, in the shape of one part."""
+        items: list[Any] = []
+        after: str | None = ""
+        while after is not None:
+            part = self.get("v1", kind, limit=PAGE, after=after, **query)
+            items += part["items"]
+            after = part["next"]
+        return {"items": items, "next": None}
+
+    def feed(self, after: int = FROM_NOW) -> Iterator[dict[str, Any]]:
+        """Every change after this revision, for as long as the control plane lives."""
+        response = self._open("GET", ("v1", "feed"), {"after": after}, None, timeout_seconds=None)
+        self._checked_status(response)
+        try:
+            for line in response:
+                yield json.loads(line)
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._gone(error) from error
+
+    def id_of(self, kind: str, begins: str) -> str:
+        """The one id of this kind that begins so."""
+        if len(begins) >= ID_CHARACTERS:
+            return begins
+        ids = [str(row["id"]) for row in self.everything(kind)["items"]]
+        found = [one for one in ids if begins and one.lower().startswith(begins.lower())]
+        if not found:
+            # The control plane has the sentence for it, with the nearest names.
+            return begins
+        if len(found) > 1:
+            shown = ", ".join(found[:CHOICES_SHOWN])
+            sentence = f"{len(found)} {kind} begin with {begins}: {shown}. Give more of the id."
+            raise CommandFailed(sentence, exits.WRONG_USAGE)
+        return found[0]
+
+    # ---- HTTP ----
+
+    def ask(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,  # noqa: ANN401, JSON
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> Answer:
+        """Whatever is answered, good or bad; Unreachable where nobody does."""
+        response = self._open(method, path, query, body, timeout_seconds)
+        try:
+            content = response.read()
+            decoded = json.loads(content)
+        except (OSError, HTTPException) as error:
+            raise self._gone(error) from error
+        except ValueError as error:
+            raise self._somebody_else() from error
+        return Answer(response.status, decoded, response.headers.get("Date"))
+
+    def _open(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        query: Mapping[str, Any] | None,
+        body: Any,  # noqa: ANN401, JSON
+        timeout_seconds: float | None,
+    ) -> HTTPResponse:
+        target = "/".join((self._base, *(quote(part, safe="") for part in path)))
+        if query:
+            target += "?" + urlencode(query)
+        content = None if body is None else json.dumps(body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        connection = self._connection(timeout_seconds)
+        try:
+            connection.request(method, target, content, {**headers, "Accept": "application/json"})
+            return connection.getresponse()
+        except HTTPException as error:
+            raise self._somebody_else() from error
+        except OSError as error:
+            raise self._gone(error) from error
+
+    def _connection(self, timeout_seconds: float | None) -> HTTPConnection:
+        if self._secure:
+            context = ssl.create_default_context()
+            return HTTPSConnection(self._name, self._port, timeout=timeout_seconds, context=context)
+        return HTTPConnection(self._name, self._port, timeout=timeout_seconds)
+
+    # ---- Bad answers ----
+
+    def _checked_status(self, response: HTTPResponse) -> None:
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            try:
+                body = json.loads(response.read())
+            except ValueError as error:
+                raise self._somebody_else() from error
+            self._checked(Answer(response.status, body, None))
+
+    def _checked(self, answer: Answer) -> Any:  # noqa: ANN401, JSON
+        if answer.status < HTTPStatus.BAD_REQUEST:
+            return answer.body
+        if not isinstance(answer.body, dict) or "detail" not in answer.body:
+            raise self._somebody_else()
+        raise failure(answer.body)
+
+    def _gone(self, error: Exception) -> Unreachable:
+        why = "it took too long" if isinstance(error, TimeoutError) else _why(error)
+        return Unreachable(
+            f"No control plane answers at {self.url} ({why}). "
+            "Is it running? Start one with: fairnotice up"
+        )
+
+    def _somebody_else(self) -> Unreachable:
+        return Unreachable(
+            f"What answers at {self.url} is no control plane of fairnotice. "
+            "Name another with --url or FAIRNOTICE_URL."
+        )
+
+
+def _why(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (text or type(error).__name__).lower()
+
+
+def failure(problem: Mapping[str, Any]) -> CommandFailed:
+    """A problem of the API as the end of a command."""
+    sentence = str(problem["detail"])
+    if problem.get("field"):
+        sentence = f"{problem['field']}: {sentence}"
+    event = problem.get("event")
+    if event:
+        sentence += f" It is event {event}: fairnotice event show {event[:8]}"
+    unknown = str(problem.get("type", "")).endswith(":not-found")
+    return CommandFailed(sentence, exits.NOT_FOUND if unknown else exits.REFUSED)

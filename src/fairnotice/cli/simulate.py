@@ -1,0 +1,31 @@
+"""`fairnotice simulate`: random fleets under the law, checked at every step."""
+
+import argparse
+
+from fairnotice.cli.parsing import Subparsers, examples, from_one, sentence
+
+NAMES = ("seeds", "first", "seed", "steps", "jobs")
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the command."""
+    summary = "drive random fleets through the law and look for violations"
+    lines = ("fairnotice simulate --seeds 200", "fairnotice simulate --seed 17    # one, in full")
+    parser = subparsers.add_parser(
+        "simulate", help=summary, description=sentence(summary), epilog=examples(lines)
+    )
+    parser.add_argument("--seeds", type=from_one, metavar="N", help="how many (200)")
+    parser.add_argument("--first", type=int, metavar="N", help="the first of them (0)")
+    parser.add_argument("--seed", type=int, metavar="N", help="this one only, in full")
+    parser.add_argument("--steps", type=from_one, metavar="N", help="of each seed")
+    parser.add_argument("--jobs", type=from_one, metavar="N", help="seeds side by side")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the simulator; its exit code."""
+    # Imported when called: the help of a command needs no engine.
+    from fairnotice.testing import simulate  # noqa: PLC0415
+
+    given = ((name, getattr(options, name)) for name in NAMES)
+    return simulate.main([f"--{name}={value}" for name, value in given if value is not None])

@@ -1,0 +1,211 @@
+"""`fairnotice up`: the whole service on this machine, to try out and to test against."""
+
+import argparse
+import asyncio
+import html
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import uvloop
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from fairnotice.cli import settings
+from fairnotice.clock import SystemClock
+from fairnotice.control.fleet_body import FleetBody, specification
+from fairnotice.control.fleet_files import read_toml, sample_fleet
+from fairnotice.control.running import Place, Plan, Running, running
+from fairnotice.drivers.simulated.driver import SimulatedDriver
+from fairnotice.engine import PROFILES, Refusal
+from fairnotice.errors import UsageError
+from fairnotice.metadata.rate import DEFAULT, Rate, rate_of
+from fairnotice.stores.opening import open_store
+
+EXAMPLES = """examples:
+  fairnotice up                            # the sample fleet, kept between starts
+  fairnotice up --store memory:            # the same, forgotten at the end
+  fairnotice up --fleet fleet.toml         # your own fleet
+  fairnotice up --timing azure             # notice of minutes, as on Azure, instead of seconds
+  fairnotice up --control 127.0.0.1:9600   # where the portal and the API are
+"""
+METADATA = Place("127.0.0.1", 8169)
+CONTROL = Place("127.0.0.1", 8600)
+BURST = 10
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "up",
+        help="run the whole service on this machine",
+        description="Run the whole service on this machine, with simulated VMs, until Ctrl-C.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--fleet", metavar="FILE", help="a fleet file; default: the sample fleet")
+    parser.add_argument("--store", metavar="URL", help="memory:, sqlite:PATH or postgresql://…")
+    parser.add_argument("--timing", choices=tuple(PROFILES), help="how long notice is (dev)")
+    parser.add_argument("--metadata", metavar="HOST:PORT", help=f"default {METADATA}")
+    parser.add_argument("--control", metavar="HOST:PORT", help=f"default {CONTROL}")
+    parser.add_argument("--rate-limit", metavar="N|off", help="requests a second and VM (5)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the service until it is told to end; the exit code."""
+    body = _fleet(arguments.fleet)
+    uvloop.run(up(_plan(arguments), body, _say))
+    return 0
+
+
+async def up(plan: Plan, body: FleetBody | None, say: Callable[[str], None]) -> None:
+    """Run the service until somebody presses Ctrl-C, or ends it politely."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    async with running(plan) as run:
+        await declare(run, body)
+        say(welcome(run))
+        await ended.wait()
+        say("ending")
+
+
+async def declare(run: Running, body: FleetBody | None) -> None:
+    """Apply the fleet that was asked for; the sample fleet where there is none yet."""
+    if body is None and run.service.fleet.nodes:
+        return
+    refusal = await run.service.apply_fleet(specification(body or sample_fleet()))
+    if isinstance(refusal, Refusal):
+        raise UsageError(f"The fleet cannot be applied. {refusal}")
+
+
+# ---- What it is made of ----
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    clock = SystemClock()
+    url, machines = _where(arguments.store)
+    metadata = _place(arguments.metadata, METADATA, "metadata")
+    return Plan(
+        store=open_store(url),
+        driver=SimulatedDriver(clock, path=machines),
+        clock=clock,
+        timing=PROFILES[arguments.timing or "dev"],
+        metadata=metadata,
+        control=_place(arguments.control, CONTROL, "control"),
+        # Off loopback anybody could say that he is any VM.
+        prefix_allowed=metadata.host.startswith("127.") or metadata.host in ("localhost", "::1"),
+        rate_limit=_rate(arguments.rate_limit),
+        fronts=lambda run: [Route("/", _page(run))],
+    )
+
+
+def _where(store: str | None) -> tuple[str, Path | None]:
+    """The store's URL, and where the simulated machines are remembered if anything is."""
+    url = store or settings.BY_NAME["store"].default()
+    if not url.startswith("sqlite:"):
+        return url, None
+    path = Path(url.removeprefix("sqlite:"))
+    if store is None:
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"{path.parent} cannot be made: {error.strerror}. Choose a store with --store."
+            ) from error
+    return url, path.with_name(path.name + ".machines")
+
+
+def _fleet(path: str | None) -> FleetBody | None:
+    if path is None:
+        return None
+    try:
+        return read_toml(Path(path).read_text(encoding="utf-8"), path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _place(text: str | None, default: Place, name: str) -> Place:
+    if text is None:
+        return default
+    found = settings.place(text)
+    if found is None:
+        raise UsageError(f"--{name} is {text!r}: give HOST:PORT, for example {default}.")
+    return Place(*found)
+
+
+def _rate(text: str | None) -> Rate | None:
+    if text is None:
+        return DEFAULT
+    if text == "off":
+        return None
+    try:
+        per_second = float(text)
+    except ValueError:
+        per_second = 0.0
+    if not 0 < per_second < float("inf"):
+        raise UsageError(f"--rate-limit is {text!r}: give requests a second, or off.")
+    return rate_of(per_second, BURST)
+
+
+# ---- What it says ----
+
+
+def lines(run: Running) -> dict[str, str]:
+    """Three lines to copy, each with what it does: on a VM of the fleet that there is."""
+    vms = run.service.fleet.vms
+    vm = "web-0" if "web-0" in vms else next(iter(vms), "NAME")
+    target = f"http://{run.metadata}/vm/{vm}/metadata/scheduledevents?api-version=2020-07-01"
+    control = f"http://{run.control}/v1"
+    return {
+        f"read what {vm} reads": f"curl -s -H Metadata:true '{target}'",
+        f"restart {vm}": f"curl -s -X POST {control}/vms/{vm}/restart",
+        "approve what is announced": (
+            f"curl -s '{control}/events?status=Scheduled' | python3 -c "
+            '\'import json,sys; print(json.load(sys.stdin)["items"][0]["id"])\' | '
+            f"xargs -I ID curl -s -X POST {control}/events/ID/approve"
+        ),
+    }
+
+
+def welcome(run: Running) -> str:
+    """What a person reads in the terminal."""
+    said = [f"fairnotice is up: http://{run.control}/   (Ctrl-C ends it)", ""]
+    for what, line in lines(run).items():
+        said += [f"# {what}", line, ""]
+    return "\n".join(said)
+
+
+def _page(run: Running) -> Callable[[Request], Response]:
+    """A plain page with the same lines."""
+
+    def page(_: Request) -> Response:
+        items = "".join(
+            f"<p>{html.escape(what)}</p><pre>{html.escape(line)}</pre>"
+            for what, line in lines(run).items()
+        )
+        return HTMLResponse(PAGE.format(items=items))
+
+    return page
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>fairnotice</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 3rem auto; padding: 0 1rem;
+  color-scheme: light dark; }}
+pre {{ padding: .75rem; overflow-x: auto; border: 1px solid #8884; border-radius: .4rem; }}
+</style></head><body>
+<h1>fairnotice is up</h1>
+{items}
+<p><a href="/v1/openapi.json">the API</a> · <a href="/v1/events">events</a> ·
+<a href="/v1/vms">VMs</a> · <a href="/v1/nodes">nodes</a></p>
+</body></html>
+"""
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

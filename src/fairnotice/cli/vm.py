@@ -1,0 +1,129 @@
+"""`fairnotice vm`: look at VMs, and do to them what a user may."""
+
+from functools import partial
+from typing import Any
+
+from fairnotice.cli import accepted, shown
+from fairnotice.cli.instants import instant, to_api
+from fairnotice.cli.parsing import Subparsers, group, leaf, names
+from fairnotice.cli.session import Session
+
+COLUMNS = ("VM", "POWER", "SCOPE", "NODE", "DOMAIN", "PRIORITY", "NOW", "EVENTS")
+
+# What may be asked of a VM: (what it does, examples).
+DEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "restart": (
+        "reboot VMs, after notice",
+        (
+            "fairnotice vm restart web-0",
+            "fairnotice vm restart web-0 web-1 --not-before +10m",
+        ),
+    ),
+    "redeploy": (
+        "move VMs to other nodes, after notice",
+        (
+            "fairnotice vm redeploy db",
+            "fairnotice vm redeploy db --not-before 2026-01-31T22:00Z",
+        ),
+    ),
+    "evict": ("take Spot VMs away, after notice", ("fairnotice vm evict spot_0",)),
+    "delete": ("delete VMs, after terminate notice", ("fairnotice vm delete batch_3",)),
+    "stop": ("stop VMs; they keep their place", ("fairnotice vm stop db",)),
+    "start": ("start VMs that are stopped", ("fairnotice vm start db",)),
+    "deallocate": ("stop VMs and give up their place", ("fairnotice vm deallocate db",)),
+}
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the group."""
+    lines = ("fairnotice vm list", "fairnotice vm show web-0", "fairnotice vm restart web-0")
+    commands = group(subparsers, "vm", "look at VMs, and do to them what a user may", lines)
+    listing = ("fairnotice vm list", "fairnotice vm list --json | jq -r '.items[].name'")
+    leaf(commands, "list", _list, "every VM", listing)
+    show = leaf(commands, "show", _show, "one VM and its events", ("fairnotice vm show web-0",))
+    names(show, "vms", many=False)
+    for what, (summary, examples) in DEEDS.items():
+        parser = leaf(commands, what, partial(_do, what), summary, examples)
+        names(parser, "vms")
+        if what in ("restart", "redeploy"):
+            parser.add_argument(
+                "--not-before",
+                type=instant,
+                metavar="WHEN",
+                help="2026-01-31T22:00Z, or +15m; the notice is given in any case",
+            )
+
+
+def _list(session: Session) -> int:
+    def picture(found: dict[str, Any]) -> None:
+        rows = found["items"]
+        if not rows:
+            shown.say(shown.dim("No VMs. Declare a fleet: fairnotice fleet apply FILE"))
+            return
+        shown.say(shown.table(COLUMNS, (_row(vm) for vm in rows)))
+
+    return session.show(session.remote.everything("vms"), picture)
+
+
+def _row(vm: dict[str, Any]) -> tuple[shown.Cell, ...]:
+    domain = vm["update_domain"]
+    return (
+        vm["name"],
+        shown.styled(vm["power"]),
+        vm["scope"],
+        vm["node"],
+        None if domain is None else str(domain),
+        vm["priority"],
+        vm["impact"],
+        shown.listed(shown.short(event) for event in vm["events"]),
+    )
+
+
+def _show(session: Session) -> int:
+    vm = session.remote.get("v1", "vms", session.options.name)
+    return session.show(vm, partial(_picture, session))
+
+
+def _picture(session: Session, vm: dict[str, Any]) -> None:
+    zone = f", zone {vm['zone']}" if vm["zone"] else ""
+    tags = shown.listed(f"{key}={value}" for key, value in vm["tags"].items())
+    shown.facts(
+        shown.title(vm["name"], shown.styled(vm["power"])),
+        (
+            ("scope", vm["scope"]),
+            ("node", f"{vm['node']} (fault domain {vm['fault_domain']})" if vm["node"] else None),
+            ("update domain", _text(vm["update_domain"])),
+            ("priority", vm["priority"] + _eviction(vm)),
+            ("addresses", shown.listed(vm["addresses"])),
+            ("network", vm["network"] + zone),
+            ("resource group", vm["resource_group"]),
+            ("tags", tags),
+            ("under way", vm["impact"]),
+        ),
+    )
+    if vm["events"]:
+        events = [session.remote.get("v1", "events", name) for name in vm["events"]]
+        rows = shown.event_rows(events, session.clock.wall())
+        shown.say("", shown.table(shown.EVENT_COLUMNS, rows))
+
+
+def _eviction(vm: dict[str, Any]) -> str:
+    return f", when evicted: {vm['eviction_policy']}" if vm["priority"] == "Spot" else ""
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _do(what: str, session: Session) -> int:
+    not_before = getattr(session.options, "not_before", None)
+    body = {} if not_before is None else {"not_before": to_api(not_before(session.clock.wall()))}
+
+    def ask(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = session.remote.post("v1", "vms", name, what, body=body)
+        return found
+
+    def tell(done: list[str], result: dict[str, Any]) -> None:
+        accepted.picture(session, f"{shown.listed(done)}: {what}", result)
+
+    return accepted.for_each(session, "vms", ask, tell)

@@ -1,0 +1,238 @@
+"""The native API over HTTP: the routes of routes.py, behind a guard, described by OpenAPI."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Match
+from starlette.routing import Route as Address
+
+from fairnotice.control import misfits, problems, shapes
+from fairnotice.control.feeding import feed_lines
+from fairnotice.control.fleet_body import FleetBody
+from fairnotice.control.keys import Keys
+from fairnotice.control.openapi import openapi
+from fairnotice.control.routes import ROUTES, Call, Route
+from fairnotice.control.service import Service, Who
+from fairnotice.engine import Refusal
+from fairnotice.errors import Unavailable
+from fairnotice.model import Requester
+from fairnotice.words import Role
+
+BODY_BYTES_MAX = 1024 * 1024
+# A fleet of a hundred thousand VMs.
+FLEET_BYTES_MAX = 64 * 1024 * 1024
+KEY_CHARACTERS_MAX = 200
+REVISION_MAX = 2**63 - 1
+
+Ready = Callable[[], shapes.Health]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def application(
+    service: Service,
+    ready: Ready,
+    extra: list[Address] | None = None,
+    ending: asyncio.Event | None = None,
+) -> Starlette:
+    """The API as an ASGI application; `extra` are addresses of other fronts beside it.
+
+    Streams are ended when `ending` is set, since they would not end by themselves.
+    """
+    conductor = service.conductor
+    keys = Keys(lambda: conductor.now().wall, conductor.timing.remembered_seconds)
+    document = openapi(ROUTES)
+    addresses = [
+        *(
+            Address(route.path, _endpoint(service, route, keys), methods=[route.method])
+            for route in ROUTES
+        ),
+        Address("/v1/feed", _feed(service, ending or asyncio.Event()), methods=["GET"]),
+        Address("/v1/openapi.json", _constant(document), methods=["GET"]),
+        Address("/healthz", _constant(msgspec.json.encode({"alive": True})), methods=["GET"]),
+        Address("/readyz", _readyz(ready), methods=["GET"]),
+        *(extra or ()),
+    ]
+    handlers = {404: _no_address, 405: _no_method, 500: _our_fault}
+    app = Starlette(routes=addresses, exception_handlers=handlers)
+    # An address with a slash too many is none of ours, and Location would repeat the Host.
+    app.router.redirect_slashes = False
+    return app
+
+
+# ---- One request ----
+
+
+class _Refused(Exception):
+    """Carries a problem from where it was found to the answer."""
+
+    def __init__(self, found: shapes.Problem) -> None:
+        super().__init__(found.detail)
+        self.found = found
+
+
+def _endpoint(service: Service, route: Route, keys: Keys) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        try:
+            call = await _understood(service, route, request)
+            return await _answered(route, call, request, keys)
+        except ClientDisconnect:
+            # Whoever asked is gone: nobody reads this.
+            return Response(status_code=400)
+        except _Refused as refused:
+            return problems.said(refused.found)
+        except Exception as error:
+            found = problems.of_error(error, route.takes)
+            if found is None:
+                raise
+            return problems.said(found)
+
+    return endpoint
+
+
+async def _answered(route: Route, call: Call, request: Request, keys: Keys) -> Response:
+    key = call.who.key if route.method == "POST" else None
+    asked = "" if key is None else f"{request.url.path} {msgspec.json.encode(call.body).decode()}"
+    kept = None if key is None else keys.get(key)
+    if kept is not None:
+        if kept.request != asked:
+            detail = f"The idempotency key {key} stands for another command."
+            remedy = "Use a new key for what is not a repeat."
+            raise _Refused(problems.problem("conflict", 409, f"{detail} {remedy}", rule=19))
+        if kept.answer is not None:
+            return _json(kept.answer, route.status)
+    result = route.handle(call)
+    if inspect.isawaitable(result):
+        result = await result
+    if isinstance(result, Refusal):
+        raise _Refused(problems.of_refusal(result, route.takes))
+    answer = result if isinstance(result, bytes) else msgspec.json.encode(result)
+    if key is not None:
+        keys.keep(key, asked, None if route.remembered else answer)
+    return _json(answer, route.status)
+
+
+async def _understood(service: Service, route: Route, request: Request) -> Call:
+    query = _query(request, route.asks)
+    body: Any = None
+    if route.takes is not None:
+        limit = FLEET_BYTES_MAX if route.takes is FleetBody else BODY_BYTES_MAX
+        # What needs nothing said may have nothing said.
+        data = await _body(request, limit) or b"{}"
+        body = msgspec.json.decode(data, type=route.takes)
+    key = request.headers.get("idempotency-key")
+    if key is not None and not 0 < len(key) <= KEY_CHARACTERS_MAX:
+        detail = f"Idempotency-Key is 1 to {KEY_CHARACTERS_MAX} characters."
+        raise _Refused(problems.problem("invalid", 422, detail, "Idempotency-Key"))
+    who = Who(Requester("operator", Role.OPERATOR), key)
+    return Call(service, who, request.path_params.get("name", ""), body, query)
+
+
+def _query(request: Request, asks: type) -> Any:  # noqa: ANN401, what the route asks for
+    """What stands after the question mark, in its shape."""
+    given = dict(request.query_params)
+    known = misfits.names_of(asks)
+    for name in given:
+        if name not in known:
+            raise _Refused(problems.of_misfit(misfits.unknown_field(name, known)))
+        if len(request.query_params.getlist(name)) > 1:
+            # Which of them is meant, nobody knows.
+            raise _Refused(problems.of_misfit(misfits.Misfit(f"`{name}` is given twice.", name)))
+    try:
+        return msgspec.convert(given, asks, strict=False)
+    except msgspec.ValidationError as error:
+        raise _Refused(problems.of_misfit(misfits.misfit(error, asks))) from error
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """The whole body, unless it is too large."""
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > limit:
+            detail = f"At most {limit:,} bytes are taken."
+            raise _Refused(problems.problem("too-large", 413, detail))
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+# ---- Answers ----
+
+
+def _json(body: bytes, status: int = 200) -> Response:
+    return Response(body, status, media_type="application/json")
+
+
+def _constant(body: bytes) -> Endpoint:
+    async def endpoint(_: Request) -> Response:
+        return _json(body)
+
+    return endpoint
+
+
+def _readyz(ready: Ready) -> Endpoint:
+    async def endpoint(_: Request) -> Response:
+        health = ready()
+        return _json(msgspec.json.encode(health), 200 if health.ready else 503)
+
+    return endpoint
+
+
+async def _no_address(request: Request, _: Exception) -> Response:
+    detail = f"There is nothing at {request.url.path}. What there is: /v1/openapi.json."
+    return problems.said(problems.problem("no-address", 404, detail))
+
+
+async def _no_method(request: Request, _: Exception) -> Response:
+    found: set[str] = set()
+    for route in request.app.routes:
+        # One address is several routes, each of which knows only its own method.
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods
+    taken = ", ".join(sorted(found))
+    detail = f"{request.url.path} does not take {request.method}, but {taken}."
+    return problems.said(problems.problem("no-method", 405, detail), {"Allow": taken})
+
+
+async def _our_fault(_: Request, __: Exception) -> Response:
+    detail = "That is a fault of fairnotice itself; its log says more."
+    return problems.said(problems.problem("internal", 500, detail))
+
+
+# ---- The feed ----
+
+
+class After(shapes.Body):
+    """From which revision on."""
+
+    after: Annotated[int, msgspec.Meta(ge=0, le=REVISION_MAX)] = 0
+
+
+def _feed(service: Service, ending: asyncio.Event) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        try:
+            asked = _query(request, After)
+        except _Refused as refused:
+            return problems.said(refused.found)
+        media_type = "application/x-ndjson"
+        if request.method == "HEAD":
+            return Response(media_type=media_type)
+        lines = feed_lines(service.conductor.feed, asked.after, ending)
+        return StreamingResponse(_encoded(lines), media_type=media_type)
+
+    return endpoint
+
+
+async def _encoded(lines: AsyncIterator[shapes.Line]) -> AsyncIterator[bytes]:
+    try:
+        async for line in lines:
+            yield msgspec.json.encode(line) + b"\n"
+    except Unavailable:
+        # What was sent holds; who follows asks again from there.
+        return

@@ -1,0 +1,36 @@
+"""Who listens on a port of this machine, as far as we may know."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+_LISTENING = "0A"
+
+
+def listener_at(port: int, proc: Path = Path("/proc")) -> str | None:
+    """The process that listens there, by name and number; None where that cannot be seen."""
+    sockets = {f"socket:[{inode}]" for inode in _inodes(port, proc)}
+    if not sockets:
+        return None
+    for process in proc.glob("[0-9]*"):
+        if sockets & set(_open_files(process)):
+            name = (process / "comm").read_text("utf-8", errors="replace").strip()
+            return f"{name} (process {process.name})"
+    return None
+
+
+def _inodes(port: int, proc: Path) -> Iterator[str]:
+    for table in ("net/tcp", "net/tcp6"):
+        with contextlib.suppress(OSError):
+            for line in (proc / table).read_text("ascii").splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                    yield fields[9]
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    # Another user's are not ours to see, and processes end while we look.
+    with contextlib.suppress(OSError):
+        for file in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield str(file.readlink())

@@ -1,0 +1,47 @@
+"""Idempotency keys: the same key stands for the same request, whatever address it was sent to.
+
+What makes operations is remembered by the law itself, durably (rule 19). The rest (approve,
+cancel, pause …) changes nothing when it is repeated at once; here its answer is kept, so that a
+repeat that comes late does not undo what was asked for in between.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+# Enough for every client that repeats what it got no answer to.
+KEPT_MAX = 10_000
+
+
+class Kept(NamedTuple):
+    """What a key stands for, and its answer where only we know it."""
+
+    at: datetime
+    request: str
+    answer: bytes | None
+
+
+class Keys:
+    """The keys of the last requests that were accepted, for as long as the law keeps its own."""
+
+    def __init__(
+        self, now: Callable[[], datetime], kept_seconds: float, kept_max: int = KEPT_MAX
+    ) -> None:
+        self._now = now
+        self._kept_time = timedelta(seconds=kept_seconds)
+        self._kept_max = kept_max
+        # The oldest first.
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+
+    def get(self, key: str) -> Kept | None:
+        """What this key stands for; None where it is new, or was long ago."""
+        kept = self._kept.get(key)
+        return kept if kept is not None and self._now() < kept.at + self._kept_time else None
+
+    def keep(self, key: str, request: str, answer: bytes | None) -> None:
+        """This request was accepted."""
+        self._kept.pop(key, None)
+        self._kept[key] = Kept(self._now(), request, answer)
+        while len(self._kept) > self._kept_max:
+            self._kept.popitem(last=False)

@@ -1,0 +1,107 @@
+"""What somebody sent does not fit: which field it is, why, and what was probably meant."""
+
+import re
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from enum import Enum
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+import msgspec
+
+# How msgspec says it: the sentence, and where it stumbled: "... - at `$.vm[3].node`".
+_AT = re.compile(r" - at `(?:key in )?\$(?P<field>[^`]*)`$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
+_NO_CHOICE = re.compile(r"Invalid enum value (?P<given>.*)", re.DOTALL)
+_NO_PART = re.compile(r"[^.\[\]]+")
+OFFERED_MAX = 3
+LIKENESS_MIN = 0.6
+
+
+class Misfit(NamedTuple):
+    """What does not fit, for people and for programs."""
+
+    sentence: str
+    field: str | None
+    nearest: tuple[str, ...] = ()
+
+
+def misfit(error: msgspec.ValidationError, shape: type | None) -> Misfit:
+    """What does not fit into this shape."""
+    said = str(error)
+    at = _AT.search(said)
+    path = at["field"].lstrip(".") if at else ""
+    what = said[: at.start()] if at else said
+    found = shape_at(shape, path)
+    if unknown := _UNKNOWN.fullmatch(what):
+        return unknown_field(unknown["name"], names_of(found), path)
+    if missing := _MISSING.fullmatch(what):
+        return Misfit(f"`{missing['name']}` is missing.", _joined(path, missing["name"]))
+    if (no_choice := _NO_CHOICE.fullmatch(what)) and (choices := choices_of(found)):
+        near = nearest(choices, no_choice["given"].strip("'\""))
+        sentence = f"{no_choice['given']} is none of {', '.join(choices)}."
+        return Misfit(sentence, path or None, near)
+    return Misfit(f"{what}.", path or None)
+
+
+def unknown_field(name: str, known: Iterable[str], path: str = "") -> Misfit:
+    """A field that nobody knows: a typing mistake, most probably."""
+    near = nearest(known, name)
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    return Misfit(f"Nobody knows `{name}`.{meant}", _joined(path, name), near)
+
+
+def nearest(names: Iterable[str], name: str) -> tuple[str, ...]:
+    """Names that may have been meant, the likeliest first; of those alike, the first."""
+    # Capitals are the most frequent mistake in Azure's words, and no mistake to difflib.
+    matcher = SequenceMatcher(b=name.lower())
+    scored = ((_likeness(matcher, one.lower()), one) for one in names)
+    near = [pair for pair in scored if pair[0] >= LIKENESS_MIN]
+    return tuple(one for _, one in sorted(near, key=lambda pair: -pair[0])[:OFFERED_MAX])
+
+
+def _likeness(matcher: "SequenceMatcher[str]", name: str) -> float:
+    matcher.set_seq1(name)
+    # The bounds are cheap, and most names are not alike at all.
+    bounds = (matcher.real_quick_ratio, matcher.quick_ratio)
+    return matcher.ratio() if all(bound() >= LIKENESS_MIN for bound in bounds) else 0.0
+
+
+# ---- Types ----
+
+
+def names_of(shape: Any) -> tuple[str, ...]:  # noqa: ANN401, any type a field can have
+    """The fields of a struct as they are sent; nothing of any other type."""
+    if isinstance(shape, type) and issubclass(shape, msgspec.Struct):
+        return tuple(field.encode_name for field in msgspec.structs.fields(shape))
+    return ()
+
+
+def choices_of(shape: Any) -> list[str]:  # noqa: ANN401, any type a field can have
+    """The values of the enum in a type such as `list[EventType]` or `Priority | None`."""
+    if isinstance(shape, type) and issubclass(shape, Enum):
+        return [str(choice.value) for choice in shape]
+    if get_origin(shape) is Literal:
+        return [str(choice) for choice in get_args(shape)]
+    return [choice for inner in get_args(shape) for choice in choices_of(inner)]
+
+
+def shape_at(shape: Any, path: str) -> Any:  # noqa: ANN401, any type a field can have
+    """The type of what stands at a path such as `vm[3].network`."""
+    for part in _NO_PART.findall(path):
+        if part.isdigit() or part == "...":
+            continue
+        shape = _struct_in(shape)
+        fields = () if shape is None else msgspec.structs.fields(shape)
+        shape = next((field.type for field in fields if field.encode_name == part), None)
+    return _struct_in(shape) or shape
+
+
+def _struct_in(shape: Any) -> type[msgspec.Struct] | None:  # noqa: ANN401, any type of a field
+    if isinstance(shape, type) and issubclass(shape, msgspec.Struct):
+        return shape
+    return next((found for inner in get_args(shape) if (found := _struct_in(inner))), None)
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,101 @@
+"""How the API says no: application/problem+json, with a sentence for people (RFC 9457)."""
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+
+import msgspec
+from starlette.responses import Response
+
+from fairnotice.control.misfits import Misfit, misfit, names_of
+from fairnotice.control.shapes import Problem
+from fairnotice.engine import Code, Refusal
+from fairnotice.errors import Unavailable, UnknownName, UsageError
+
+CONTENT_TYPE = "application/problem+json"
+# What every problem is called: docs/reference/api.md lists them.
+TYPES = "urn:fairnotice:problem:"
+
+STATUS_OF_REFUSAL = {
+    Code.NOT_FOUND: 404,
+    Code.INVALID: 422,
+    Code.FORBIDDEN: 403,
+    Code.CONFLICT: 409,
+    Code.NO_ROOM: 409,
+    Code.TOO_MANY: 429,
+}
+# Problems that are not the law's.
+OTHER_TYPES = {
+    "foreign": 403,
+    "internal": 500,
+    "invalid": 422,
+    "no-address": 404,
+    "no-method": 405,
+    "not-found": 404,
+    "not-json": 400,
+    "too-large": 413,
+    "unavailable": 503,
+}
+RETRY_AFTER_SECONDS = 5
+
+
+def problem(
+    kind: str,
+    status: int,
+    detail: str,
+    field: str | None = None,
+    *,
+    rule: int | None = None,
+    event: str | None = None,
+    nearest: Iterable[str] = (),
+) -> Problem:
+    """A problem of this kind."""
+    return Problem(
+        type=TYPES + kind,
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        field=field,
+        rule=rule,
+        event=event,
+        nearest=list(nearest),
+    )
+
+
+def of_refusal(refusal: Refusal, shape: type | None = None) -> Problem:
+    """The law's no, in its own words; the field is the one of the body that they name."""
+    status = STATUS_OF_REFUSAL[refusal.code]
+    field = None
+    if refusal.code is Code.INVALID:
+        words = [word.strip(".,:;") for word in str(refusal).split()]
+        field = next((name for name in names_of(shape) if name in words), None)
+    rule = refusal.rule or None
+    return problem(refusal.code.value, status, str(refusal), field, rule=rule, event=refusal.event)
+
+
+def of_error(error: Exception, shape: type | None = None) -> Problem | None:
+    """An error that whoever asked may hear of; None where it is our own fault."""
+    if isinstance(error, msgspec.ValidationError):
+        return of_misfit(misfit(error, shape))
+    if isinstance(error, msgspec.DecodeError | UnicodeDecodeError | RecursionError):
+        return problem("not-json", 400, f"The body is not JSON: {error}.")
+    if isinstance(error, UnknownName):
+        return problem("not-found", 404, str(error), nearest=error.nearest)
+    if isinstance(error, Unavailable):
+        return problem("unavailable", 503, f"It cannot be done now: {error}. Try again later.")
+    if isinstance(error, UsageError):
+        return problem("invalid", 422, str(error))
+    return None
+
+
+def of_misfit(found: Misfit) -> Problem:
+    """What was sent does not fit."""
+    return problem("invalid", 422, found.sentence, found.field, nearest=found.nearest)
+
+
+def said(found: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """A problem as an answer."""
+    more = dict(headers or {})
+    if found.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        more["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    body = msgspec.json.encode(found)
+    return Response(body, found.status, headers=more, media_type=CONTENT_TYPE)

@@ -1,0 +1,350 @@
+"""Every address of the native API, in one table: what it takes, what it shows, what it does."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import islice
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from fairnotice.control import shapes
+from fairnotice.control.fleet_body import FleetBody, exported, specification
+from fairnotice.control.fleet_differences import Difference, difference
+from fairnotice.control.service import (
+    ROLLOUT_COMMANDS,
+    VM_OPERATIONS,
+    Service,
+    Who,
+)
+from fairnotice.wire.versions import SCHEDULED_EVENTS
+from fairnotice.words import EventStatus
+
+LIMIT_MAX = 1_000
+
+
+class Paging(shapes.Body):
+    """Which part of a list: at most so many, after the one of this name."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LIMIT_MAX)] = 100
+    after: str = ""
+
+
+class EventPaging(Paging):
+    """The same, of events in one status."""
+
+    status: EventStatus | None = None
+
+
+class Version(shapes.Body, rename={"api_version": "api-version"}):
+    """Which api-version of the document."""
+
+    api_version: str = "2020-07-01"
+
+
+class Call(NamedTuple):
+    """One request, understood."""
+
+    service: Service
+    who: Who
+    # What stands for {name} in the path.
+    name: str
+    body: Any
+    query: Any
+
+
+Handler = Callable[[Call], Any]
+
+
+class Route(NamedTuple):
+    """One address and method."""
+
+    method: str
+    path: str
+    summary: str
+    handle: Handler
+    shows: Any
+    takes: type | None = None
+    asks: type = shapes.Nothing
+    status: int = 200
+    # Whether the law itself remembers an idempotency key (rule 19).
+    remembered: bool = False
+
+
+def page(call: Call, table: str, key: str, **more: object) -> dict[str, Any]:
+    """One part of a list, and where the next begins."""
+    query: Paging = call.query
+    if query.after and query.after not in getattr(call.service.fleet, table):
+        # It was there a page ago: saying nothing would look like the end of the list.
+        raise msgspec.ValidationError(f"{query.after} is not there; begin anew - at `$.after`")
+    items = getattr(call.service, table)(query.after, **more)
+    shown = list(islice(items, query.limit + 1))
+    more_to_come = len(shown) > query.limit
+    shown = shown[: query.limit]
+    return {"items": shown, "next": getattr(shown[-1], key) if more_to_come else None}
+
+
+def page_of(shape: type) -> type:
+    """The type of one part of a list of these."""
+    fields = [("items", list[shape]), ("next", str | None)]  # type: ignore[valid-type]
+    return msgspec.defstruct(f"{shape.__name__}Page", fields)
+
+
+def _lists(plural: str, singular: str, shape: type, key: str, what: str) -> tuple[Route, Route]:
+    """The list of a kind of thing, and one of them."""
+
+    def many(call: Call) -> dict[str, Any]:
+        return page(call, plural, key)
+
+    def one(call: Call) -> object:
+        return getattr(call.service, singular)(call.name)
+
+    path = f"/v1/{plural.replace('_', '-')}"
+    return (
+        Route("GET", path, f"Every {what}.", many, page_of(shape), asks=Paging),
+        Route("GET", f"{path}/{{name}}", f"One {what}.", one, shape),
+    )
+
+
+# ---- What is done ----
+
+
+async def _on_vm(what: str, call: Call) -> object:
+    return await call.service.on_vms(what, (call.name,), call.who, call.body)
+
+
+async def _on_node(what: str, call: Call) -> object:
+    return await call.service.on_node(what, call.name, call.who, call.body)
+
+
+async def _maintain(call: Call) -> object:
+    return await call.service.on_node(call.body.impact, call.name, call.who, call.body)
+
+
+async def _start_rollout(call: Call) -> object:
+    return await call.service.start_rollout(call.who, call.body)
+
+
+def _document(call: Call) -> bytes:
+    if call.query.api_version not in SCHEDULED_EVENTS:
+        known = ", ".join(SCHEDULED_EVENTS)
+        raise msgspec.ValidationError(f"Expected one of {known} - at `$.api-version`")
+    return call.service.document(call.name, call.query.api_version)
+
+
+def _vm_routes() -> Iterable[Route]:
+    for what in VM_OPERATIONS:
+        takes = shapes.OnVm if what in ("restart", "redeploy") else shapes.Nothing
+        yield Route(
+            "POST",
+            f"/v1/vms/{{name}}/{what}",
+            f"{what.capitalize()} a VM.",
+            partial(_on_vm, what),
+            shapes.Accepted,
+            takes,
+            status=202,
+            remembered=True,
+        )
+
+
+def _node_routes() -> Iterable[Route]:
+    path = "/v1/nodes/{name}"
+    deeds: tuple[tuple[str, str, Handler, type], ...] = (
+        ("maintain", "Freeze the VMs of a node, or reboot it.", _maintain, shapes.Maintain),
+        ("migrate", "Live-migrate the VMs of a node.", partial(_on_node, "migrate"), shapes.OnNode),
+        ("repair", "Repair a node at once.", partial(_on_node, "repair"), shapes.OnNode),
+        (
+            "evacuate",
+            "Cordon a node and move its VMs away.",
+            partial(_on_node, "evacuate"),
+            shapes.OnNode,
+        ),
+        (
+            "predict-failure",
+            "A node is going to fail.",
+            lambda call: call.service.predict_failure(call.name, call.who, call.body),
+            shapes.PredictFailure,
+        ),
+        (
+            "fail",
+            "A node has failed.",
+            lambda call: call.service.fail_node(call.name, call.who),
+            shapes.Nothing,
+        ),
+        (
+            "cordon",
+            "Put no VM on a node.",
+            lambda call: call.service.cordon(call.name, cordoned=True),
+            shapes.Nothing,
+        ),
+        (
+            "uncordon",
+            "Return a node to service.",
+            lambda call: call.service.cordon(call.name, cordoned=False),
+            shapes.Nothing,
+        ),
+    )
+    for what, summary, handle, takes in deeds:
+        yield Route(
+            "POST",
+            f"{path}/{what}",
+            summary,
+            handle,
+            shapes.Accepted,
+            takes,
+            status=202,
+            remembered=what not in ("cordon", "uncordon"),
+        )
+
+
+def _event_routes() -> Iterable[Route]:
+    path = "/v1/events/{name}"
+    yield Route(
+        "GET",
+        "/v1/events",
+        "Every event of the last day, and all that are not over.",
+        lambda call: page(call, "events", "id", status=call.query.status),
+        page_of(shapes.Event),
+        asks=EventPaging,
+    )
+    yield Route("GET", path, "One event.", lambda call: call.service.event(call.name), shapes.Event)
+    yield Route(
+        "GET",
+        f"{path}/history",
+        "The story of an event.",
+        lambda call: call.service.history(call.name),
+        shapes.History,
+    )
+    for what, summary in (
+        ("approve", "Give the go-ahead."),
+        ("cancel", "Take an operation back, with all its events."),
+        ("release", "Do not wait for endpoints that have not confirmed it."),
+    ):
+        yield Route(
+            "POST",
+            f"{path}/{what}",
+            summary,
+            partial(_on_event, what),
+            shapes.Accepted,
+            shapes.Nothing,
+            status=202,
+        )
+    yield Route(
+        "POST",
+        f"{path}/postpone",
+        "Give more notice.",
+        lambda call: call.service.postpone(call.name, call.who, call.body),
+        shapes.Accepted,
+        shapes.Postpone,
+        status=202,
+    )
+
+
+async def _on_event(what: str, call: Call) -> object:
+    return await getattr(call.service, what)(call.name, call.who)
+
+
+def _rollout_routes() -> Iterable[Route]:
+    yield Route(
+        "POST",
+        "/v1/rollouts",
+        "The same operation on many nodes; a dry run is answered by a forecast.",
+        _start_rollout,
+        shapes.Accepted | shapes.Forecast,
+        shapes.StartRollout,
+        status=202,
+        remembered=True,
+    )
+    for what in ROLLOUT_COMMANDS:
+        yield Route(
+            "POST",
+            f"/v1/rollouts/{{name}}/{what}",
+            f"{what.capitalize()} a rollout.",
+            partial(_steer, what),
+            shapes.Accepted,
+            shapes.Nothing,
+            status=202,
+        )
+
+
+async def _steer(what: str, call: Call) -> object:
+    return await call.service.steer_rollout(what, call.name, call.who)
+
+
+def _set_routes() -> Iterable[Route]:
+    yield Route(
+        "POST",
+        "/v1/scale-sets/{name}/scale-in",
+        "Delete the newest instances of a scale set.",
+        lambda call: call.service.scale_in(call.name, call.who, call.body),
+        shapes.Accepted,
+        shapes.ScaleIn,
+        status=202,
+        remembered=True,
+    )
+    yield Route(
+        "PATCH",
+        "/v1/scale-sets/{name}",
+        "Switch terminate notification on or off.",
+        lambda call: call.service.change_scale_set(call.name, call.body),
+        shapes.Accepted,
+        shapes.ChangeScaleSet,
+    )
+    yield Route(
+        "PATCH",
+        "/v1/scopes/{name}",
+        "What of a scope is approved automatically.",
+        lambda call: call.service.change_scope(call.name, call.body),
+        shapes.Accepted,
+        shapes.ChangeScope,
+    )
+
+
+async def _put_fleet(call: Call) -> object:
+    return await call.service.apply_fleet(specification(call.body))
+
+
+ROUTES: tuple[Route, ...] = (
+    *_lists("vms", "vm", shapes.Vm, "name", "VM"),
+    *_vm_routes(),
+    Route(
+        "GET",
+        "/v1/vms/{name}/document",
+        "What a VM reads, byte for byte.",
+        _document,
+        bytes,
+        asks=Version,
+    ),
+    *_lists("nodes", "node", shapes.Node, "name", "node"),
+    *_node_routes(),
+    *_lists("scopes", "scope", shapes.Scope, "name", "scope"),
+    *_lists("scale_sets", "scale_set", shapes.ScaleSet, "name", "scale set"),
+    *_set_routes(),
+    *_event_routes(),
+    *_lists("operations", "operation", shapes.Operation, "id", "operation of the last day"),
+    *_lists("rollouts", "rollout", shapes.Rollout, "id", "rollout"),
+    *_rollout_routes(),
+    Route(
+        "GET",
+        "/v1/fleet",
+        "The whole fleet, as a fleet file has it.",
+        lambda call: exported(call.service.fleet),
+        FleetBody,
+    ),
+    Route(
+        "PUT",
+        "/v1/fleet",
+        "Make the fleet what this says: all of it, or nothing.",
+        _put_fleet,
+        shapes.Accepted,
+        FleetBody,
+    ),
+    Route(
+        "POST",
+        "/v1/fleet/difference",
+        "What applying this would add, change and remove; nothing is changed.",
+        lambda call: difference(call.service.fleet, specification(call.body)),
+        Difference,
+        FleetBody,
+        remembered=True,
+    ),
+)

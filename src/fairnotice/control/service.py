@@ -1,0 +1,320 @@
+"""The use cases: what a person, or a program of his, may ask of the control plane. No HTTP here.
+
+Whatever is asked for is answered by what is shown (control/shapes.py), or by a Refusal of the law.
+A name that nobody has raises errors.UnknownName with the nearest ones; what cannot be recorded
+now raises errors.Unavailable.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import dropwhile, islice
+from typing import NamedTuple, TypedDict, TypeVar
+from uuid import uuid4
+
+from fairnotice.conductor.conductor import Conductor
+from fairnotice.control import shapes, stories, views
+from fairnotice.control.misfits import nearest
+from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
+from fairnotice.engine.commands import Command
+from fairnotice.errors import UnknownName
+from fairnotice.model import Event, Requester, Window
+from fairnotice.wire.document import render
+from fairnotice.words import EventStatus, OperationKind
+
+Row = TypeVar("Row")
+
+# How many names are compared with one that nobody has: difflib is slow.
+COMPARED_MAX = 2_000
+
+# What `impact` means on a node.
+NODE_IMPACTS = {
+    "freeze": OperationKind.HOST_UPDATE,
+    "reboot": OperationKind.HOST_REBOOT,
+    "migrate": OperationKind.MIGRATION,
+    "repair": OperationKind.REPAIR,
+    "evacuate": OperationKind.EVACUATION,
+}
+VM_OPERATIONS: Mapping[str, Callable[..., Command]] = {
+    "restart": commands.Restart,
+    "redeploy": commands.Redeploy,
+    "evict": commands.Evict,
+    "delete": commands.Delete,
+    "stop": commands.Stop,
+    "start": commands.Start,
+    "deallocate": commands.Deallocate,
+}
+ROLLOUT_COMMANDS: Mapping[str, Callable[..., Command]] = {
+    "pause": commands.PauseRollout,
+    "resume": commands.ResumeRollout,
+    "cancel": commands.CancelRollout,
+}
+
+Result = shapes.Accepted | Refusal
+
+
+class Who(NamedTuple):
+    """Who asks, and the key under which the same question is the same request."""
+
+    requester: Requester
+    key: str | None = None
+
+
+class _Asked(TypedDict):
+    id: str
+    by: Requester
+    idempotency_key: str | None
+
+
+def named(kind: str, rows: Mapping[str, Row], name: str) -> Row:
+    """The row of this name; UnknownName with the nearest ones."""
+    row = rows.get(name)
+    if row is None:
+        alike = nearest(islice(rows, COMPARED_MAX), name)
+        meant = f" Did you mean {' or '.join(alike)}?" if alike else ""
+        raise UnknownName(f"There is no {kind} {name}.{meant}", alike)
+    return row
+
+
+def beyond(rows: Mapping[str, Row], name: str) -> Iterable[Row]:
+    """The rows that follow the one of this name; all of them where no name is given."""
+    if not name:
+        return rows.values()
+    following = islice(dropwhile(lambda one: one != name, rows), 1, None)
+    return (rows[one] for one in following)
+
+
+def _new_guid() -> str:
+    return str(uuid4())
+
+
+class Service:
+    """The control plane of one fleet, without a front."""
+
+    def __init__(self, conductor: Conductor, new_id: Callable[[], str] | None = None) -> None:
+        self.conductor = conductor
+        self._new_id = new_id or _new_guid
+
+    @property
+    def fleet(self) -> Fleet:
+        """The state as it was last committed."""
+        return self.conductor.fleet
+
+    # ---- Looking ----
+
+    def vms(self, after: str = "") -> Iterable[shapes.Vm]:
+        """Every VM, in the order of their declaration."""
+        return (views.vm(self.fleet, row) for row in beyond(self.fleet.vms, after))
+
+    def vm(self, name: str) -> shapes.Vm:
+        """One VM."""
+        return views.vm(self.fleet, named("VM", self.fleet.vms, name))
+
+    def nodes(self, after: str = "") -> Iterable[shapes.Node]:
+        """Every node."""
+        return (views.node(self.fleet, row) for row in beyond(self.fleet.nodes, after))
+
+    def node(self, name: str) -> shapes.Node:
+        """One node."""
+        return views.node(self.fleet, named("node", self.fleet.nodes, name))
+
+    def scopes(self, after: str = "") -> Iterable[shapes.Scope]:
+        """Every scope."""
+        return (views.scope(self.fleet, row) for row in beyond(self.fleet.scopes, after))
+
+    def scope(self, name: str) -> shapes.Scope:
+        """One scope."""
+        return views.scope(self.fleet, named("scope", self.fleet.scopes, name))
+
+    def scale_sets(self, after: str = "") -> Iterable[shapes.ScaleSet]:
+        """Every scale set."""
+        return (views.scale_set(self.fleet, row) for row in beyond(self.fleet.scale_sets, after))
+
+    def scale_set(self, name: str) -> shapes.ScaleSet:
+        """One scale set."""
+        return views.scale_set(self.fleet, named("scale set", self.fleet.scale_sets, name))
+
+    def events(self, after: str = "", status: EventStatus | None = None) -> Iterable[shapes.Event]:
+        """Every event that is announced, under way, or over for less than a day."""
+        rows = beyond(self.fleet.events, after)
+        return (views.event(row) for row in rows if status in (None, row.status))
+
+    async def event(self, name: str) -> shapes.Event:
+        """One event, for as long as history is kept."""
+        row = self.fleet.events.get(name.upper())
+        if row is None:
+            return (await self.history(name)).event
+        return views.event(row)
+
+    def operations(self, after: str = "") -> Iterable[shapes.Operation]:
+        """Every operation that is pending, under way, or over for less than a day."""
+        return (views.operation(self.fleet, row) for row in beyond(self.fleet.operations, after))
+
+    def operation(self, name: str) -> shapes.Operation:
+        """One operation."""
+        return views.operation(self.fleet, named("operation", self.fleet.operations, name))
+
+    def rollouts(self, after: str = "") -> Iterable[shapes.Rollout]:
+        """Every rollout, without its nodes."""
+        return (views.rollout(self.fleet, row) for row in beyond(self.fleet.rollouts, after))
+
+    def rollout(self, name: str) -> shapes.Rollout:
+        """One rollout, with its nodes."""
+        row = named("rollout", self.fleet.rollouts, name)
+        return views.rollout(self.fleet, row, with_nodes=True)
+
+    def document(self, vm: str, api_version: str) -> bytes:
+        """What a VM reads, byte for byte."""
+        scope = self.fleet.scopes[named("VM", self.fleet.vms, vm).scope]
+        return render(document(self.fleet, scope.name), api_version, scope.kind)
+
+    async def history(self, event: str) -> shapes.History:
+        """The story of an event, for as long as history is kept."""
+        lines = await self.conductor.history(f"event:{event.upper()}")
+        row = self.fleet.events.get(event.upper()) or stories.last_known(event.upper(), lines)
+        if row is None:
+            row = self._event(event)
+        return shapes.History(event=views.event(row), steps=stories.steps(row, lines))
+
+    # ---- VMs and scale sets ----
+
+    async def on_vms(
+        self, what: str, vms: tuple[str, ...], who: Who, body: shapes.OnVm | None = None
+    ) -> Result:
+        """Restart, redeploy, evict, delete, stop, start or deallocate VMs: all or none."""
+        for vm in vms:
+            named("VM", self.fleet.vms, vm)
+        not_before = getattr(body, "not_before", None)
+        more = {} if not_before is None else {"not_before": not_before}
+        command = VM_OPERATIONS[what](**self._asked(who), vms=vms, **more)
+        return await self._tell(command)
+
+    async def scale_in(self, name: str, who: Who, body: shapes.ScaleIn) -> Result:
+        """Delete the newest instances of a scale set."""
+        named("scale set", self.fleet.scale_sets, name)
+        return await self._tell(
+            commands.ScaleIn(**self._asked(who), scale_set=name, count=body.count)
+        )
+
+    async def change_scale_set(self, name: str, body: shapes.ChangeScaleSet) -> Result:
+        """Switch terminate notification on or off."""
+        named("scale set", self.fleet.scale_sets, name)
+        minutes = body.terminate_notice_minutes
+        return await self._tell(commands.SetTerminateNotice(scale_set=name, minutes=minutes))
+
+    async def change_scope(self, name: str, body: shapes.ChangeScope) -> Result:
+        """Which user-initiated events of a scope are approved automatically."""
+        named("scope", self.fleet.scopes, name)
+        policy = tuple(body.automatically_approve)
+        return await self._tell(commands.SetPolicy(scope=name, automatically_approve=policy))
+
+    # ---- Nodes and rollouts ----
+
+    async def on_node(
+        self, what: str, node: str, who: Who, body: shapes.Maintain | shapes.OnNode
+    ) -> Result:
+        """Maintain, migrate, repair or evacuate one node; `what` is a key of NODE_IMPACTS."""
+        named("node", self.fleet.nodes, node)
+        duration_seconds = body.duration_seconds if isinstance(body, shapes.Maintain) else None
+        command = commands.NodeOperation(
+            **self._asked(who),
+            node=node,
+            kind=NODE_IMPACTS[what],
+            duration_seconds=duration_seconds,
+            not_before=body.not_before,
+            force=body.force,
+        )
+        return await self._tell(command)
+
+    async def predict_failure(self, node: str, who: Who, body: shapes.PredictFailure) -> Result:
+        """Move the VMs of a node away before it fails."""
+        named("node", self.fleet.nodes, node)
+        command = commands.PredictFailure(
+            **self._asked(who), node=node, risk=body.risk, not_before=body.not_before
+        )
+        return await self._tell(command)
+
+    async def fail_node(self, node: str, who: Who) -> Result:
+        """The node has failed, and its VMs surely do not run any more."""
+        named("node", self.fleet.nodes, node)
+        return await self._tell(commands.FailNode(**self._asked(who), node=node))
+
+    async def cordon(self, node: str, *, cordoned: bool) -> Result:
+        """Put no VM on this node; or return it to service."""
+        named("node", self.fleet.nodes, node)
+        command = commands.Cordon if cordoned else commands.Uncordon
+        return await self._tell(command(node=node))
+
+    async def start_rollout(
+        self, who: Who, body: shapes.StartRollout
+    ) -> shapes.Accepted | shapes.Forecast | Refusal:
+        """The same operation on many nodes; a dry run only shows what it would do."""
+        for node in body.nodes:
+            named("node", self.fleet.nodes, node)
+        command = commands.StartRollout(
+            **self._asked(who),
+            nodes=tuple(body.nodes),
+            kind=NODE_IMPACTS[body.impact],
+            duration_seconds=body.duration_seconds,
+            windows=tuple(
+                Window(tuple(one.weekdays), one.start_minute, one.length_minutes)
+                for one in body.windows
+            ),
+            recovery_seconds=body.recovery_seconds,
+            nodes_at_once_max=body.nodes_at_once_max,
+            failure_budget=body.failure_budget,
+            dry_run=body.dry_run,
+        )
+        decision = await self.conductor.submit(command)
+        if isinstance(decision, Decision) and isinstance(decision.answer, Forecast):
+            return views.forecast(decision)
+        return self._shown(decision)
+
+    async def steer_rollout(self, what: str, rollout: str, who: Who) -> Result:
+        """Pause, resume or cancel a rollout."""
+        named("rollout", self.fleet.rollouts, rollout)
+        return await self._tell(ROLLOUT_COMMANDS[what](rollout=rollout, by=who.requester))
+
+    # ---- Events ----
+
+    async def approve(self, event: str, who: Who) -> Result:
+        """Give the go-ahead in the control plane."""
+        event = self._event(event).id
+        return await self._tell(commands.Approve(events=(event,), by=who.requester))
+
+    async def cancel(self, event: str, who: Who) -> Result:
+        """Take back the operation of this event, with all its events."""
+        event = self._event(event).id
+        return await self._tell(commands.Cancel(target=event, by=who.requester))
+
+    async def postpone(self, event: str, who: Who, body: shapes.Postpone) -> Result:
+        """Give more notice."""
+        event = self._event(event).id
+        command = commands.Postpone(event=event, not_before=body.not_before, by=who.requester)
+        return await self._tell(command)
+
+    async def release(self, event: str, who: Who) -> Result:
+        """Do not wait for endpoints that have not confirmed this event."""
+        event = self._event(event).id
+        return await self._tell(commands.Release(event=event, by=who.requester))
+
+    # ---- The fleet ----
+
+    async def apply_fleet(self, spec: commands.FleetSpec) -> Result:
+        """Make the fleet what the specification says: all of it, or nothing."""
+        return await self._tell(commands.ApplyFleet(spec=spec))
+
+    # ---- Telling the law ----
+
+    def _event(self, name: str) -> Event:
+        """Clients write GUIDs in either case, and mean the same."""
+        return named("event", self.fleet.events, name.upper())
+
+    def _asked(self, who: Who) -> _Asked:
+        return {"id": self._new_id(), "by": who.requester, "idempotency_key": who.key}
+
+    async def _tell(self, command: Command) -> Result:
+        return self._shown(await self.conductor.submit(command))
+
+    def _shown(self, decision: Decision | Refusal) -> Result:
+        if isinstance(decision, Refusal):
+            return decision
+        return views.accepted(self.fleet, decision)

@@ -1,0 +1,400 @@
+"""What the control plane shows and takes: the one contract of API, command line and portal.
+
+Names are in snake_case, instants in ISO 8601 UTC, lengths of time in seconds. The OpenAPI document
+is made from these types.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from fairnotice.engine.notice import (
+    DAY,
+    TERMINATE_NOTICE_MINUTES_MAX,
+    TERMINATE_NOTICE_MINUTES_MIN,
+)
+from fairnotice.words import (
+    EventSource,
+    EventStatus,
+    EventType,
+    EvictionPolicy,
+    ImpactKind,
+    ImpactStatus,
+    Network,
+    NodeState,
+    OperationKind,
+    OperationStatus,
+    Power,
+    Priority,
+    Risk,
+    RolloutNodeStatus,
+    RolloutStatus,
+    ScopeKind,
+)
+
+
+class Shape(msgspec.Struct):
+    """What is shown."""
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True):
+    """What is taken: a field that nobody knows is refused, since it is a typing mistake."""
+
+
+# ---- What is shown ----
+
+
+class Vm(Shape):
+    """A virtual machine."""
+
+    name: str
+    scope: str
+    node: str | None
+    fault_domain: int | None
+    update_domain: int | None
+    power: Power
+    priority: Priority
+    eviction_policy: EvictionPolicy
+    addresses: list[str]
+    network: Network
+    resource_group: str
+    zone: str | None
+    tags: dict[str, str]
+    # What is done to it now, and the events that name it.
+    impact: ImpactKind | None
+    events: list[str]
+
+
+class Node(Shape):
+    """A hypervisor machine."""
+
+    name: str
+    state: NodeState
+    cordoned: bool
+    fault_domain: int
+    capacity: int
+    used: int
+    vms: list[str]
+    operations: list[str]
+
+
+class Scope(Shape):
+    """The VMs that see an event and may approve it."""
+
+    name: str
+    kind: ScopeKind
+    resource_group: str
+    vms: list[str]
+    enabled: bool
+    heard_at: datetime | None
+    incarnation: int
+    automatically_approve: list[EventType]
+    events: list[str]
+
+
+class ScaleSet(Shape):
+    """What is said once for all instances of a scale set."""
+
+    name: str
+    priority: Priority
+    terminate_notice_minutes: int | None
+    placement_groups: int
+    resource_group: str
+    vms: list[str]
+
+
+class Approval(Shape):
+    """Who gave the go-ahead, and when."""
+
+    by: str
+    at: datetime
+
+
+class Seen(Shape):
+    """When a VM was first served the event."""
+
+    vm: str
+    at: datetime
+
+
+class Event(Shape):
+    """An event: what the document shows of it, and what only the control plane knows."""
+
+    id: str
+    type: EventType
+    status: EventStatus
+    source: EventSource
+    resources: list[str]
+    not_before: datetime
+    description: str
+    duration_seconds: int
+    scope: str
+    operation: str
+    node: str | None
+    update_domain: int | None
+    announced_at: datetime
+    started_at: datetime | None
+    gone_at: datetime | None
+    # The notice promised when it was announced, and what was given in the end.
+    notice_seconds: float
+    notice_given_seconds: float | None
+    approvals: list[Approval]
+    seen: list[Seen]
+    never_seen: list[str]
+    reason: str
+
+
+class Impact(Shape):
+    """What is done to one VM by an operation."""
+
+    vm: str
+    kind: ImpactKind
+    status: ImpactStatus
+    source: str | None
+    target: str | None
+    begun_at: datetime
+    ended_at: datetime | None
+    reason: str
+
+
+class Operation(Shape):
+    """What is going to happen, happens, or has happened."""
+
+    id: str
+    request: str
+    kind: OperationKind
+    status: OperationStatus
+    requested_by: str
+    vms: list[str]
+    node: str | None
+    asked_at: datetime
+    not_before: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    events: list[str]
+    impacts: list[Impact]
+    rollout: str | None
+    reason: str
+
+
+class RolloutNode(Shape):
+    """One node's place and state in a rollout."""
+
+    node: str
+    status: RolloutNodeStatus
+    waits_for: str
+    reason: str
+
+
+class Rollout(Shape):
+    """The same operation on many nodes."""
+
+    id: str
+    kind: OperationKind
+    status: RolloutStatus
+    requested_by: str
+    asked_at: datetime
+    ended_at: datetime | None
+    node_count: int
+    live_count: int
+    done_count: int
+    failed_count: int
+    skipped_count: int
+    nodes_at_once_max: int
+    failure_budget: int
+    recovery_seconds: int
+    reason: str
+    # Left out where many rollouts are listed.
+    nodes: list[RolloutNode] = []
+
+
+class Step(Shape):
+    """One line of a story: what happened when, in words."""
+
+    at: datetime
+    what: str
+    text: str
+    revision: int
+
+
+class History(Shape):
+    """The story of an event, and how its promise was kept."""
+
+    event: Event
+    steps: list[Step]
+
+
+class Accepted(Shape):
+    """What came of a command. `id` names the request, or the rollout."""
+
+    id: str | None
+    operations: list[str]
+    events: list[Event]
+    # VMs that an evacuation leaves where they are.
+    left: list[str]
+    warnings: list[str]
+
+
+class ForecastNode(Shape):
+    """When a rollout would take a node."""
+
+    node: str
+    announced_at: datetime
+    over_at: datetime
+
+
+class InTheWay(Shape):
+    """A node that a rollout cannot take at once, and what would help."""
+
+    node: str
+    why: str
+
+
+class Forecast(Shape):
+    """What a rollout would do, if nobody approves anything early."""
+
+    order: list[ForecastNode]
+    in_the_way: list[InTheWay]
+    ends_at: datetime | None
+    warnings: list[str]
+
+
+class Problem(Shape):
+    """Why not, and what to do about it (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    # The field of the request that is wrong; the rule of SPECIFICATION.md that says no; the event
+    # in the way; names that may have been meant.
+    field: str | None = None
+    rule: int | None = None
+    event: str | None = None
+    nearest: list[str] = []
+
+
+class Health(Shape):
+    """Whether the service can do its work, and why not."""
+
+    ready: bool
+    why: str = ""
+
+
+class Line(Shape):
+    """One line of the feed: a change, with the whole row as it is afterwards."""
+
+    # Where to go on from; 0 within a snapshot, whose last line has it.
+    revision: int
+    # When it happened; of a snapshot, nothing is said.
+    at: datetime | None
+    what: str
+    kind: str
+    id: str
+    removed: bool
+    row: dict[str, Any]
+
+
+# ---- What is taken ----
+
+# An instant of the law has a time zone; without one nobody knows which instant is meant.
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+# Far above any fleet, and far below what a database or another program cannot hold.
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+Seconds = Annotated[int, msgspec.Meta(ge=0, le=30 * DAY)]
+Weekday = Annotated[int, msgspec.Meta(ge=0, le=6)]
+MinuteOfDay = Annotated[int, msgspec.Meta(ge=0, le=24 * 60 - 1)]
+MinutesOfWeek = Annotated[int, msgspec.Meta(ge=1, le=7 * 24 * 60)]
+TerminateNotice = Annotated[
+    int, msgspec.Meta(ge=TERMINATE_NOTICE_MINUTES_MIN, le=TERMINATE_NOTICE_MINUTES_MAX)
+]
+
+
+class Nothing(Body):
+    """Nothing needs to be said."""
+
+
+class Planned(Body):
+    """What may be asked for a certain instant, which is kept in UTC."""
+
+    not_before: Instant | None = None
+
+    def __post_init__(self) -> None:
+        """The same instant, written in any time zone, is the same request."""
+        if self.not_before is None:
+            return
+        try:
+            self.not_before = self.not_before.astimezone(UTC)
+        except OverflowError as error:
+            # The first and the last day of the calendar, in a time zone beyond them.
+            raise ValueError("That is beyond the calendar - at `$.not_before`") from error
+
+
+class OnVm(Planned):
+    """Restart and redeploy: not before this instant, or the notice, whichever is later."""
+
+
+class OnNode(Planned):
+    """Migrate or repair a node."""
+
+    force: bool = False
+
+
+class Maintain(OnNode):
+    """Maintain a node: freeze its VMs, or reboot it."""
+
+    impact: Literal["freeze", "reboot"] = "freeze"
+    duration_seconds: Seconds | None = None
+
+
+class PredictFailure(Planned):
+    """How soon the node is expected to fail: a risk, or an instant."""
+
+    risk: Risk | None = None
+
+
+class ScaleIn(Body):
+    """How many instances go, the newest first."""
+
+    count: Positive
+
+
+class ChangeScaleSet(Body):
+    """A scale set's terminate notification; null switches it off."""
+
+    terminate_notice_minutes: TerminateNotice | None
+
+
+class ChangeScope(Body):
+    """Which user-initiated events of a scope are approved automatically."""
+
+    automatically_approve: list[EventType]
+
+
+class Postpone(Planned, kw_only=True):
+    """Give more notice."""
+
+    not_before: Instant
+
+
+class WindowBody(Body):
+    """A weekly maintenance window, in UTC; Monday is 0."""
+
+    weekdays: list[Weekday]
+    start_minute: MinuteOfDay
+    length_minutes: MinutesOfWeek
+
+
+class StartRollout(Body):
+    """The same operation on many nodes; limits left out are those of the timing profile."""
+
+    nodes: list[str]
+    impact: Literal["freeze", "reboot", "migrate", "repair", "evacuate"] = "freeze"
+    duration_seconds: Seconds | None = None
+    windows: list[WindowBody] = []
+    recovery_seconds: Seconds | None = None
+    nodes_at_once_max: Positive | None = None
+    failure_budget: Count | None = None
+    dry_run: bool = False

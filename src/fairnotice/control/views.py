@@ -1,0 +1,209 @@
+"""From the fleet's rows to what the control plane shows."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fairnotice.control import shapes
+from fairnotice.engine import Fleet
+from fairnotice.engine.answers import Accepted, Decision, Forecast
+from fairnotice.engine.ending import impact_key
+from fairnotice.model import Event, Impact, Node, Operation, Rollout, ScaleSet, Scope, Vm
+from fairnotice.words import ScopeKind
+
+
+def vm(fleet: Fleet, row: Vm) -> shapes.Vm:
+    """A VM as it is now."""
+    node = None if row.node is None else fleet.nodes[row.node]
+    impact = fleet.impact_on_vm.get(row.name)
+    events = fleet.events_in_scope.get(row.scope, ())
+    return shapes.Vm(
+        name=row.name,
+        scope=row.scope,
+        node=row.node,
+        fault_domain=None if node is None else node.fault_domain,
+        update_domain=row.update_domain,
+        power=row.power,
+        priority=row.priority,
+        eviction_policy=row.eviction_policy,
+        addresses=list(row.addresses),
+        network=row.network,
+        resource_group=row.resource_group,
+        zone=row.zone,
+        tags=dict(row.tags),
+        impact=None if impact is None else fleet.impacts[impact].kind,
+        events=[name for name in events if row.name in fleet.events[name].resources],
+    )
+
+
+def node(fleet: Fleet, row: Node) -> shapes.Node:
+    """A node as it is now."""
+    return shapes.Node(
+        name=row.name,
+        state=row.state,
+        cordoned=row.cordoned,
+        fault_domain=row.fault_domain,
+        capacity=row.capacity,
+        used=fleet.used_slots(row.name),
+        vms=list(fleet.vms_on_node.get(row.name, ())),
+        operations=list(fleet.operations_on_node.get(row.name, ())),
+    )
+
+
+def scope(fleet: Fleet, row: Scope) -> shapes.Scope:
+    """A scope as it is now."""
+    return shapes.Scope(
+        name=row.name,
+        kind=row.kind,
+        resource_group=row.resource_group,
+        vms=list(fleet.vms_in_scope.get(row.name, ())),
+        enabled=row.enabled,
+        heard_at=row.heard_at,
+        incarnation=row.incarnation,
+        automatically_approve=list(row.automatically_approve),
+        events=list(fleet.events_in_scope.get(row.name, ())),
+    )
+
+
+def scale_set(fleet: Fleet, row: ScaleSet) -> shapes.ScaleSet:
+    """A scale set and its instances."""
+    scopes = (
+        one.name
+        for one in fleet.scopes.values()
+        if one.kind is ScopeKind.PLACEMENT_GROUP and one.of == row.name
+    )
+    return shapes.ScaleSet(
+        name=row.name,
+        priority=row.priority,
+        terminate_notice_minutes=row.terminate_notice_minutes,
+        placement_groups=row.placement_groups,
+        resource_group=row.resource_group,
+        vms=[name for one in scopes for name in fleet.vms_in_scope.get(one, ())],
+    )
+
+
+def event(row: Event) -> shapes.Event:
+    """An event, in whatever state."""
+    approvals = [] if row.approval is None else [shapes.Approval(**row.approval._asdict())]
+    seen_by = {seen.vm for seen in row.seen}
+    return shapes.Event(
+        id=row.id,
+        type=row.type,
+        status=row.status,
+        source=row.source,
+        resources=list(row.resources),
+        not_before=row.not_before,
+        description=row.description,
+        duration_seconds=row.duration_seconds,
+        scope=row.scope,
+        operation=row.operation,
+        node=row.node,
+        update_domain=row.update_domain,
+        announced_at=row.announced_at,
+        started_at=row.started_at,
+        gone_at=row.gone_at,
+        notice_seconds=row.notice_seconds,
+        notice_given_seconds=row.notice_given_seconds,
+        approvals=approvals,
+        seen=[shapes.Seen(vm=seen.vm, at=seen.at) for seen in row.seen],
+        never_seen=[name for name in row.resources if name not in seen_by],
+        reason=row.reason,
+    )
+
+
+def operation(fleet: Fleet, row: Operation) -> shapes.Operation:
+    """An operation, and what it does to each VM."""
+    keys = (impact_key(row.id, name) for name in row.vms)
+    return shapes.Operation(
+        id=row.id,
+        request=row.request,
+        kind=row.kind,
+        status=row.status,
+        requested_by=_requested_by(fleet, row),
+        vms=list(row.vms),
+        node=row.node,
+        asked_at=row.asked_at,
+        not_before=row.not_before,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        events=list(row.events),
+        impacts=[_impact(fleet.impacts[key]) for key in keys if key in fleet.impacts],
+        rollout=row.rollout,
+        reason=row.reason,
+    )
+
+
+def _requested_by(fleet: Fleet, row: Operation) -> str:
+    request = fleet.requests.get(row.request)
+    return "" if request is None else request.requester.name
+
+
+def _impact(row: Impact) -> shapes.Impact:
+    return shapes.Impact(
+        vm=row.vm,
+        kind=row.kind,
+        status=row.status,
+        source=row.source,
+        target=row.target,
+        begun_at=row.begun_at,
+        ended_at=row.ended_at,
+        reason=row.reason,
+    )
+
+
+def rollout(fleet: Fleet, row: Rollout, *, with_nodes: bool = False) -> shapes.Rollout:
+    """A rollout; with each of its nodes where they are asked for."""
+    nodes: Iterable[Any] = ()
+    if with_nodes:
+        mine = (one for one in fleet.rollout_nodes.values() if one.rollout == row.id)
+        nodes = sorted(mine, key=lambda one: one.position)
+    return shapes.Rollout(
+        id=row.id,
+        kind=row.kind,
+        status=row.status,
+        requested_by=row.requester.name,
+        asked_at=row.asked_at,
+        ended_at=row.ended_at,
+        node_count=row.node_count,
+        live_count=row.live_count,
+        done_count=row.done_count,
+        failed_count=row.failed_count,
+        skipped_count=row.skipped_count,
+        nodes_at_once_max=row.nodes_at_once_max,
+        failure_budget=row.failure_budget,
+        recovery_seconds=row.recovery_seconds,
+        reason=row.reason,
+        nodes=[
+            shapes.RolloutNode(
+                node=one.node, status=one.status, waits_for=one.waits_for, reason=one.reason
+            )
+            for one in nodes
+        ],
+    )
+
+
+def accepted(fleet: Fleet, decision: Decision) -> shapes.Accepted:
+    """What came of a command."""
+    answer = decision.answer
+    assert isinstance(answer, Accepted)
+    return shapes.Accepted(
+        id=answer.request,
+        operations=list(answer.operations),
+        events=[event(fleet.events[name]) for name in answer.events if name in fleet.events],
+        left=list(answer.left),
+        warnings=list(decision.warnings),
+    )
+
+
+def forecast(decision: Decision) -> shapes.Forecast:
+    """What a rollout would do."""
+    answer = decision.answer
+    assert isinstance(answer, Forecast)
+    return shapes.Forecast(
+        order=[
+            shapes.ForecastNode(node=one.node, announced_at=one.announced_at, over_at=one.over_at)
+            for one in answer.order
+        ],
+        in_the_way=[shapes.InTheWay(node=one.node, why=one.why) for one in answer.in_the_way],
+        ends_at=answer.ends_at,
+        warnings=list(decision.warnings),
+    )

@@ -1,0 +1,195 @@
+"""Doing: VMs, events, scale sets, nodes and rollouts, from the announcement to the refusal."""
+
+from tests.cli.typed import wait_until
+
+
+def announced(ended) -> str:
+    """The id of the one event that announces it."""
+    assert ended.code == 0, ended.err
+    (event,) = ended.json["events"]
+    return event["id"]
+
+
+# ---- VMs and their events ----
+
+
+def test_a_restart_is_announced_seen_and_approved(service, fairnotice):
+    """The story of a reboot, as its history tells it."""
+    event = announced(fairnotice("vm", "restart", "web-0", "--json"))
+    service.look("web-0")
+    wait_until(lambda: fairnotice("event", "show", event, "--json").json["seen"])
+    approved = fairnotice("event", "approve", event[:6].lower())
+    shown = fairnotice("event", "show", event)
+    history = fairnotice("event", "history", event[:6])
+
+    assert "Reboot of web-0" in approved.out
+    assert "operator" in shown.out
+    for word in ("announced", "first seen by web-0", "approved by operator", "started"):
+        assert word in history.out
+    assert "given" in history.out
+    steps = fairnotice("event", "history", event, "--json").json["steps"]
+    assert [step["what"] for step in steps][:4] == [
+        "EventAnnounced",
+        "EventSeen",
+        "EventApproved",
+        "EventStarted",
+    ]
+
+
+def test_a_command_says_which_events_announce_it(fairnotice):
+    """A table of the events, in a pipe with their ids in full."""
+    ended = fairnotice("vm", "restart", "web-1")
+
+    assert ended.out.startswith("web-1: restart")
+    assert "announced by 1 event" in ended.out
+    assert len(ended.out.splitlines()[-1].split()[0]) == 36
+
+
+def test_several_vms_are_asked_for_one_by_one(fairnotice):
+    """One table for people, a list of answers for programs."""
+    ended = fairnotice("vm", "redeploy", "FrontEnd_IN_1", "batch_1", "--json")
+
+    assert ended.code == 0
+    assert [answer["events"][0]["resources"] for answer in ended.json] == [
+        ["FrontEnd_IN_1"],
+        ["batch_1"],
+    ]
+
+
+def test_a_wrong_name_among_several_stops_all_of_them(fairnotice):
+    """Nothing is done when a name is mistyped."""
+    ended = fairnotice("vm", "restart", "web-2", "nobody")
+
+    assert (ended.code, ended.out) == (3, "")
+    assert fairnotice("vm", "show", "web-2", "--json").json["events"] == []
+
+
+def test_what_the_law_refuses_ends_with_1(fairnotice):
+    """The reason is said, and what to do instead."""
+    ended = fairnotice("vm", "evict", "db")
+
+    assert (ended.code, ended.out) == (1, "")
+    assert (
+        ended.err == "db is a Regular VM and is never evicted. Evict Spot VMs only, or delete it.\n"
+    )
+
+
+def test_one_refusal_among_several_is_said_and_the_others_are_done(fairnotice):
+    """The exit code is that of the refusal."""
+    ended = fairnotice("vm", "evict", "spot_1", "batch_2")
+
+    assert ended.code == 1
+    assert "spot_1: evict" in ended.out
+    assert "batch_2: batch_2 is a Regular VM" in ended.err
+
+
+def test_an_event_is_postponed_and_canceled(fairnotice):
+    """By a length of time, then to an instant, then not at all."""
+    event = announced(fairnotice("vm", "restart", "db", "--not-before", "+1h", "--json"))
+    first = fairnotice("event", "show", event, "--json").json["not_before"]
+    later = fairnotice("event", "postpone", event[:8], "--by", "30m")
+    second = fairnotice("event", "show", event, "--json").json["not_before"]
+    fixed = fairnotice("event", "postpone", event, "--to", "+3h")
+    canceled = fairnotice("event", "cancel", event)
+
+    assert (later.code, fixed.code, canceled.code) == (0, 0, 0)
+    assert "in 1 h 29 min" in later.out or "in 1 h 30 min" in later.out
+    assert first < second
+    assert "Canceled" in canceled.out
+    listed = fairnotice("event", "list", "--all", "--json").json["items"]
+    assert event in [one["id"] for one in listed]
+    assert event not in fairnotice("event", "list").out
+
+
+def test_a_beginning_that_several_ids_share_is_not_enough(fairnotice):
+    """More of the id is asked for."""
+    fairnotice("vm", "restart", "db", "--not-before", "+1h")
+    ids = [one["id"] for one in fairnotice("event", "list", "--all", "--json").json["items"]]
+    first = [one[0] for one in ids]
+    shared = next((letter for letter in first if first.count(letter) > 1), None)
+    if shared is not None:
+        assert fairnotice("event", "show", shared).code == 2
+    assert fairnotice("event", "show", ids[0][:20]).code == 0
+
+
+# ---- Power and scale sets ----
+
+
+def test_a_vm_is_stopped_without_an_event(fairnotice):
+    """Nobody is told of what was asked for at once."""
+    ended = fairnotice("vm", "stop", "BackEnd_IN_0")
+
+    assert ended.code == 0
+    assert "no event announces it" in ended.out
+
+
+def test_a_scale_set_is_scaled_in_after_its_notice(fairnotice):
+    """The terminate notice is set; then the newest instance is told that it goes."""
+    changed = fairnotice("scale-set", "set-terminate-notice", "batch", "7")
+    shrunk = fairnotice("scale-set", "scale-in", "batch", "--count", "1", "--json")
+
+    assert changed.code == 0
+    assert shrunk.json["events"][0]["type"] == "Terminate"
+    assert fairnotice("scale-set", "set-terminate-notice", "batch", "99").code == 1
+    assert fairnotice("scale-set", "set-terminate-notice", "batch", "soon").code == 2
+
+
+# ---- Nodes and rollouts ----
+
+
+def test_a_node_is_maintained_with_notice(fairnotice):
+    """What lives on the node is told."""
+    ended = fairnotice("node", "maintain", "node-5", "--impact", "reboot", "--json")
+
+    assert ended.code == 0
+    assert [event["node"] for event in ended.json["events"]] in (["node-5"], [])
+
+
+def test_a_node_is_cordoned_and_returned(fairnotice):
+    """The list shows it at once."""
+    assert fairnotice("node", "cordon", "node-4").code == 0
+    assert fairnotice("node", "show", "node-4", "--json").json["cordoned"]
+    assert fairnotice("node", "uncordon", "node-4").code == 0
+    assert not fairnotice("node", "show", "node-4", "--json").json["cordoned"]
+
+
+def test_several_nodes_are_a_rollout(fairnotice):
+    """It is shown with a bar, paused, resumed and canceled."""
+    begun = fairnotice("node", "maintain", "node-2", "node-4", "--duration", "5", "--json")
+    name = begun.json["id"]
+    shown = fairnotice("rollout", "show", name[:8])
+
+    assert begun.code == 0
+    assert shown.out.startswith("host-update of 2 nodes")
+    assert "%" in shown.out
+    assert fairnotice("rollout", "pause", name).code == 0
+    assert "paused" in fairnotice("rollout", "list").out
+    assert fairnotice("rollout", "resume", name).code == 0
+    assert fairnotice("rollout", "cancel", name).code == 0
+    assert fairnotice("rollout", "show", name, "--json").json["status"] == "canceled"
+
+
+def test_a_rollout_has_no_instant_of_its_own(fairnotice):
+    """--not-before is for one node, and windows are for rollouts."""
+    ended = fairnotice("node", "migrate", "node-0", "node-1", "--not-before", "+1h")
+
+    assert ended.code == 2
+    assert "fairnotice rollout start" in ended.err
+
+
+def test_a_dry_run_says_what_would_happen(fairnotice):
+    """In which order, when it is over; and nothing has changed."""
+    before = len(fairnotice("rollout", "list", "--json").json["items"])
+    words = ("rollout", "start", "--all", "--impact", "freeze", "--dry-run")
+    shown = fairnotice(*words, "--window", "Mon-Sun 00:00-00:00")
+
+    assert shown.code == 0, shown.err
+    assert "ANNOUNCED" in shown.out
+    assert len(fairnotice(*words, "--json").json["order"]) == 6
+    assert len(fairnotice("rollout", "list", "--json").json["items"]) == before
+
+
+def test_a_rollout_wants_nodes(fairnotice):
+    """Names or --all, and not both."""
+    assert fairnotice("rollout", "start").code == 2
+    assert fairnotice("rollout", "start", "node-0", "--all").code == 2

@@ -1,0 +1,237 @@
+"""The front: help with examples, mistakes, exit codes, completion, doctor, missing extras."""
+
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from fairnotice.cli import completion, main
+from tests.cli.typed import environment, typed
+
+PLACES = [place for place in completion.places(main.all_commands()) if place.words]
+LIGHT = """
+import sys
+from fairnotice.cli import main
+main.parser(["--help"])
+print(sorted({"rich", "msgspec", "starlette", "uvicorn", "uvloop"} & set(sys.modules)))
+"""
+WITHOUT_RICH = """
+import sys
+sys.modules["rich"] = None
+sys.argv = ["fairnotice", *sys.argv[1:]]
+from fairnotice.cli.main import command
+sys.exit(command())
+"""
+
+
+def python(text, *words, **more):
+    """Run this with the same Python."""
+    return subprocess.run(  # noqa: S603
+        [sys.executable, "-c", text, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(None, more),
+    )
+
+
+# ---- Help ----
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: " ".join(place.words))
+def test_the_help_of_every_command_has_an_example(capsys, place):
+    """A line to copy, which begins with the command itself."""
+    with pytest.raises(SystemExit) as ended:
+        main.main([*place.words, "--help"])
+    shown = capsys.readouterr().out
+
+    assert ended.value.code == 0
+    assert f"fairnotice {' '.join(place.words)}" in shown.partition("examples:")[2]
+
+
+def test_the_program_needs_nothing_to_say_what_it_can():
+    """`fairnotice --help` imports no package: inside a VM there is none."""
+    assert python(LIGHT).stdout == "[]\n"
+
+
+def test_a_group_says_which_extra_it_needs():
+    """Where rich is not installed, the command line says how to get it."""
+    ended = python(WITHOUT_RICH, "vm", "list")
+
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("pip install 'fairnotice[server]'\n")
+
+
+def test_the_version_is_said():
+    """For bug reports."""
+    assert typed("--version").out.startswith("fairnotice 0.")
+
+
+# ---- Mistakes ----
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("vmm", "list"), "Did you mean vm?"),
+        (("vm", "lst"), "Did you mean list?"),
+        (("vm", "explode"), "Choose among list, show"),
+        (("vm", "list", "--jsn"), "--jsn"),
+        (("vm", "restart"), "NAME"),
+        (("vm", "restart", "db", "--not-before", "soon"), "+15m"),
+        (("vm", "restart", "db", "--not-before", "2026-01-31T22:00"), "time zone"),
+        (("event", "postpone", "1", "--by", "later"), "90s"),
+        (("rollout", "start", "node-0", "--window", "sometimes"), "Sat,Sun 22:00-04:00"),
+        (("vm", "list", "--url", "ftp://here"), "give URL"),
+        (("completion",), "bash, zsh or fish"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_what_is_right(words, told):
+    """One sentence or two, on stderr."""
+    ended = typed(*words)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert told in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def test_whoever_names_no_command_is_shown_which_there_are():
+    """The help, on stderr, since nothing was done."""
+    ended = typed("event")
+
+    assert ended.code == 2
+    assert "postpone" in ended.err
+
+
+def test_no_control_plane_ends_with_4_and_how_to_start_one():
+    """Nobody listens there."""
+    ended = typed("vm", "list", url="http://127.0.0.1:1")
+
+    assert (ended.code, ended.out) == (4, "")
+    assert ended.err.endswith("Is it running? Start one with: fairnotice up\n")
+
+
+def test_what_is_no_control_plane_is_said_to_be_none(service):
+    """The metadata endpoint is not the control plane."""
+    ended = typed("vm", "list", url=service.metadata)
+
+    assert ended.code == 4
+    assert "is no control plane" in ended.err
+
+
+def test_whoever_stops_reading_gets_no_traceback(service):
+    """`fairnotice vm list | head -1`."""
+    command = f"{sys.executable} -m fairnotice fleet export | head -1"
+    ended = subprocess.run(  # noqa: S602
+        command,
+        shell=True,
+        env=environment(service.url),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ended.stdout, ended.stderr) == ("[[node]]\n", "")
+
+
+# ---- Completion ----
+
+
+def test_bash_completes_commands_options_and_names(service, tmp_path):
+    """The script parses, and offers what there is."""
+    script = typed("completion", "bash").out
+    program = tmp_path / "fairnotice"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fairnotice "$@"\n', "utf-8")
+    program.chmod(0o755)
+    ask = """
+    offer() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _fairnotice; echo "${COMPREPLY[@]}"; }
+    offer fairnotice ev
+    offer fairnotice event app
+    offer fairnotice node maintain --im
+    offer fairnotice vm restart FrontEnd
+    offer fairnotice completion f
+    """
+    ended = subprocess.run(  # noqa: S603
+        ["bash", "-c", script + ask],  # noqa: S607
+        env=environment(service.url, {"PATH": f"{tmp_path}:/usr/bin:/bin"}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert ended.stderr == ""
+    assert ended.stdout.splitlines() == [
+        "event",
+        "approve",
+        "--impact",
+        "FrontEnd_IN_0 FrontEnd_IN_1",
+        "fish",
+    ]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_scripts_of_other_shells_parse(shell):
+    """Where that shell is installed it reads the script; anywhere every group is in it."""
+    script = typed("completion", shell).out
+
+    assert [name for name in main.GROUPS if name not in script] == []
+    program = shutil.which(shell)
+    if program is not None:
+        subprocess.run([program, "-n"], input=script, text=True, check=True)  # noqa: S603
+
+
+# ---- Doctor ----
+
+
+def test_doctor_finds_nothing_wrong(service):
+    """All that is looked at is fine, and says what it was."""
+    where = {"FAIRNOTICE_METADATA_URL": service.metadata, "FAIRNOTICE_STORE": "memory:"}
+    ended = typed("doctor", url=service.url, env=where)
+
+    assert ended.code == 0, ended.out
+    assert ended.out.endswith("All is well.\n")
+    found = typed("doctor", "--json", url=service.url, env=where).json
+    assert {one["state"] for one in found} <= {"fine", "note"}
+
+
+def test_doctor_says_what_is_wrong(tmp_path):
+    """A port that is taken, a folder that is not ours, a variable that is none, nobody there."""
+    folder = tmp_path / "file"
+    folder.write_text("", "utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        env = {
+            "FAIRNOTICE_STORE": f"sqlite:{folder}/up.db",
+            "FAIRNOTICE_CONTROL": f"127.0.0.1:{port}",
+            "FAIRNOTICE_TIMNG": "dev",
+        }
+        ended = typed("doctor", url="http://127.0.0.1:1", env=env)
+
+    assert ended.code == 1
+    assert "Did you mean FAIRNOTICE_TIMING?" in ended.out
+    assert "fairnotice up" in ended.out
+    assert f"Another program listens at 127.0.0.1:{port}" in ended.out
+    assert "cannot be written" in ended.out
+
+
+def test_doctor_survives_a_broken_file(tmp_path):
+    """The file is what is wrong, and is said so."""
+    file = tmp_path / "config.toml"
+    file.write_text("timng = 1\n", "utf-8")
+    ended = typed("doctor", "--config", str(file))
+
+    assert ended.code == 1
+    assert "Did you mean timing?" in ended.out
+
+
+# ---- The simulator ----
+
+
+def test_the_simulator_runs():
+    """One seed keeps the law."""
+    ended = typed("simulate", "--seeds", "1", "--steps", "20")
+
+    assert ended.code == 0
+    assert "seeds that failed 0" in ended.out

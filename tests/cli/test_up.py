@@ -1,0 +1,158 @@
+"""`fairnotice up`, as a person starts it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FAIRNOTICE = [sys.executable, "-m", "fairnotice"]
+FREE = ("--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0")
+
+
+@contextmanager
+def started(tmp_path, *options):
+    """The service, once it has said that it is up; and what it said."""
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    process = subprocess.Popen(  # noqa: S603 - our own program
+        [*FAIRNOTICE, "up", *FREE, *options],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        said = []
+        while line := process.stdout.readline():
+            said.append(line)
+            if line.startswith("curl") and "approve" in line:
+                break
+        yield process, "".join(said)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def lines(said):
+    """The lines that a person copies."""
+    return [line for line in said.splitlines() if line.startswith("curl")]
+
+
+def shell(line):
+    """What a person sees who pastes this."""
+    ran = subprocess.run(["bash", "-c", line], check=True, capture_output=True, text=True)  # noqa: S603, S607
+    return json.loads(ran.stdout)
+
+
+def control(said):
+    """Where the control plane is."""
+    return re.search(r"http://127\.0\.0\.1:\d+", said)[0]
+
+
+def test_the_three_lines_work(tmp_path):
+    """Read as a VM, restart it, approve it: it starts at once."""
+    with started(tmp_path, "--store", "memory:") as (_, said):
+        read, restart, approve = lines(said)
+        assert shell(read) == {"DocumentIncarnation": 1, "Events": []}
+        (announced,) = shell(restart)["events"]
+        assert announced["status"] == "Scheduled"
+        (event,) = shell(read)["Events"]
+        assert event["EventId"] == announced["id"]
+        assert shell(approve)["events"][0]["status"] == "Started"
+        assert shell(read)["Events"][0]["EventStatus"] == "Started"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_cleanly_within_two_seconds(tmp_path, number):
+    """Also while somebody follows the feed and a VM waits."""
+    with started(tmp_path, "--store", "memory:") as (process, said):
+        line = ["curl", "-sN", f"{control(said)}/v1/feed?after=0"]
+        with subprocess.Popen(line, stdout=subprocess.DEVNULL) as following:  # noqa: S603
+            Event().wait(0.2)
+            process.send_signal(number)
+            assert process.wait(timeout=2) == 0
+            following.wait(timeout=5)
+        assert process.stderr.read() == ""
+
+
+def test_the_second_start_keeps_the_state(tmp_path):
+    """What was announced is still there; with memory: it is not."""
+    with started(tmp_path, "--timing", "azure") as (process, said):
+        read, restart, _ = lines(said)
+        shell(read)
+        shell(restart)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=5)
+    with started(tmp_path, "--timing", "azure") as (_, said):
+        assert len(shell(lines(said)[0])["Events"]) == 1
+    with started(tmp_path, "--store", "memory:") as (_, said):
+        assert shell(lines(said)[0])["Events"] == []
+
+
+def test_a_second_one_on_the_same_store_is_refused(tmp_path):
+    """It says which process has it."""
+    with started(tmp_path) as (first, _), started(tmp_path) as (second, said):
+        assert not said
+        assert second.wait(timeout=5) == 1
+        assert str(first.pid) in second.stderr.read()
+
+
+def test_a_port_that_is_taken_is_said_by_whom(tmp_path):
+    """And how to choose another."""
+    with started(tmp_path, "--store", "memory:") as (first, said):
+        place = control(said).removeprefix("http://")
+        options = ("--store", "memory:", "--control", place)
+        with started(tmp_path, *options) as (second, _):
+            assert second.wait(timeout=5) == 2
+            complaint = second.stderr.read()
+        assert f"process {first.pid}" in complaint
+        assert "--control 127.0.0.1:PORT" in complaint
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--fleet", "nowhere.toml"), "nowhere.toml cannot be read"),
+        (("--rate-limit", "many"), "rate"),
+        (("--metadata", "nowhere"), "HOST:PORT"),
+        (("--store", "mysql:x"), "memory:"),
+        (("--timing", "slow"), "azure"),
+    ],
+)
+def test_what_does_not_fit_is_said(tmp_path, options, complaint):
+    """In a sentence, before anything is begun."""
+    with started(tmp_path, *options) as (process, said):
+        assert not said
+        assert process.wait(timeout=5) == 2
+        assert complaint in process.stderr.read()
+
+
+def test_a_fleet_of_ones_own(tmp_path):
+    """Instead of the sample fleet."""
+    path = tmp_path / "fleet.toml"
+    path.write_text('[[node]]\nname = "n"\n[[vm]]\nname = "solo"\nnode = "n"\n')
+    with started(tmp_path, "--store", "memory:", "--fleet", str(path)) as (_, said):
+        found = shell(f"curl -s {control(said)}/v1/vms")
+        assert [vm["name"] for vm in found["items"]] == ["solo"]
+        assert "/vm/solo/" in lines(said)[0]
+
+
+def test_the_page_shows_the_same_lines(tmp_path):
+    """Until there is a portal."""
+    with started(tmp_path, "--store", "memory:") as (_, said):
+        ran = subprocess.run(  # noqa: S603
+            ["curl", "-s", f"{control(said)}/"],  # noqa: S607
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert "fairnotice is up" in ran.stdout
+        assert "/v1/vms/web-0/restart" in ran.stdout
