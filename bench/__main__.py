@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 
 from bench import board, durability, endpoint, memory, rollouts, single_vm
+from bench import front_door as up
 from bench.numbers import LeftOut, Number
 
 
@@ -53,7 +54,17 @@ def durable_service(*, quick: bool) -> Iterator[Number | LeftOut]:
         )
 
 
-PARTS = {"law": law, "endpoint": metadata_endpoint, "durability": durable_service}
+def front_door(*, quick: bool) -> Iterator[Number]:  # noqa: ARG001 - it is short anyway
+    """How long a person waits for `make up`."""
+    yield from up.measure()
+
+
+PARTS = {
+    "law": law,
+    "endpoint": metadata_endpoint,
+    "durability": durable_service,
+    "up": front_door,
+}
 
 
 def numbers(part: str | None, *, quick: bool) -> Iterator[Number | LeftOut]:
