@@ -85,6 +85,10 @@ def test_a_fleet_that_is_loaded_is_shown_and_nothing_else():
             async with serving_fleet() as (other, _, _, _):
                 serving.loaded(other.fleet)
                 shown(serving.board, other.fleet)
+            # And back: what the smaller one does not have is gone.
+            serving.loaded(conductor.fleet)
+            shown(serving.board, conductor.fleet)
+            assert "vm:db" not in serving.board.pages
 
     asyncio.run(story())
 
