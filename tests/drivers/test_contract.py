@@ -9,7 +9,7 @@ from fairnotice.drivers.driver import Report
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.drivers.simulated.durations import AT_ONCE, Durations
 from fairnotice.errors import LeadLost
-from fairnotice.testing.check_driver import check_driver
+from fairnotice.testing.driver_contract import check_driver
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.commands import FENCE, NOTE, OUTCOME, Bench
 

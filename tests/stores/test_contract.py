@@ -8,7 +8,7 @@ from fairnotice.errors import UsageError
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.opening import open_store
 from fairnotice.stores.store import Line, Loaded
-from fairnotice.testing.check_store import check_store
+from fairnotice.testing.store_contract import check_store
 
 
 def test_memory_keeps_its_promises():

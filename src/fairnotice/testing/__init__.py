@@ -1,5 +1,35 @@
-"""The public test kit: what our own tests stand on, and what users' tests may stand on.
+"""Public: what helps to test with fairnotice, and whatever keeps to its ports.
 
-Each piece is a module of its own, imported by its own name, so that importing one brings in
-nothing but what it needs: `from fairnotice.testing.manual_clock import ManualClock`.
+from fairnotice.testing import ManualClock, Stage, check_driver, check_store
+
+Each is loaded when it is asked for: a clock needs nothing, a contract needs the `server` extra.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fairnotice.testing.conducted import ConductedStage
+    from fairnotice.testing.driver_contract import check_driver
+    from fairnotice.testing.live import LiveStage
+    from fairnotice.testing.manual_clock import ManualClock
+    from fairnotice.testing.stage import Stage
+    from fairnotice.testing.store_contract import check_store
+
+_WHERE = {
+    "ConductedStage": "conducted",
+    "LiveStage": "live",
+    "ManualClock": "manual_clock",
+    "Stage": "stage",
+    "check_driver": "driver_contract",
+    "check_store": "store_contract",
+}
+
+__all__ = ["ConductedStage", "LiveStage", "ManualClock", "Stage", "check_driver", "check_store"]
+
+
+def __getattr__(name: str) -> object:
+    """What is public, by its name."""
+    if name not in _WHERE:
+        raise AttributeError(f"fairnotice.testing has no {name}")
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
