@@ -1,7 +1,12 @@
 """Pages say what the code says, the generated ones and the tables too, or a test here fails."""
 
 import ast
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from dataclasses import fields
 from enum import StrEnum
 from itertools import pairwise
@@ -18,6 +23,7 @@ from fairnotice.model import scope_name
 from fairnotice.testing.stage import Stage
 from fairnotice.words import OperationKind, ScopeKind
 from scripts import diagram, reference
+from tests.cli.test_up import control, lines, started
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -270,3 +276,60 @@ def test_every_problem_is_in_the_table():
     known = {**{code.value: n for code, n in STATUS_OF_REFUSAL.items()}, **OTHER_TYPES}
     assert said
     assert said.items() <= known.items()
+
+
+# ---- Commands of README and start.md ----
+
+START = (ROOT / "docs" / "start.md").read_text("utf-8")
+
+
+def test_the_commands_of_the_readme_are_there():
+    """`make help` says what they do, and make knows how to do each."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    commands = re.findall(r"^(make [^#\n]+?)\s+#", text, re.MULTILINE)
+    assert {"make up", "make test"} <= set(commands)
+    for command in commands:
+        line = shlex.split(command) if command == "make help" else [*shlex.split(command), "-n"]
+        subprocess.run(line, cwd=ROOT, check=True, capture_output=True)  # noqa: S603 - our own page
+
+
+def blocks():
+    """What is copied, in its order."""
+    return re.findall(r"```sh\n(.*?)```", START, re.DOTALL)
+
+
+def test_the_first_block_is_make_up():
+    """It is the one thing that has to be known."""
+    assert blocks()[0] == "make up\n"
+    assert "up: " in (ROOT / "Makefile").read_text("utf-8")
+
+
+def test_ten_minutes_work_as_they_are_written(tmp_path):
+    """Read as a VM, restart, list, approve, history: every command ends well, and says so."""
+    with started(tmp_path, "--store", "memory:", "--rate-limit", "off") as (_, said):
+        api = control(said)
+        metadata = re.search(r"http://127\.0\.0\.1:\d+(?=/vm)", lines(said)[0])[0]
+        script = "set -e\n" + "\necho '----'\n".join(blocks()[1:])
+        script = script.replace("http://127.0.0.1:8600", api).replace(
+            "http://127.0.0.1:8169", metadata
+        )
+        script = script.replace(".venv/bin/fairnotice", f"{sys.executable} -m fairnotice")
+        # The page says to look again; here somebody does.
+        look = blocks()[1].strip().replace("http://127.0.0.1:8169", metadata)
+        script = script.replace("event list", f"event list; {look} >/dev/null", 1)
+        ran = subprocess.run(  # noqa: S603 - our own page
+            [shutil.which("bash"), "-c", script],
+            cwd=ROOT,
+            env={**os.environ, "FAIRNOTICE_URL": api},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert ran.returncode == 0, ran.stderr
+    read, restarted, listed, _, history = ran.stdout.split("----\n")
+    assert read.strip() == '{"DocumentIncarnation":1,"Events":[]}'
+    assert "web-0" in restarted
+    assert "Scheduled" in listed or "announced" in listed
+    assert "approved by web-0" in history
+    assert history.index("announced") < history.index("approved by web-0")

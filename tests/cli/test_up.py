@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -68,6 +69,46 @@ def test_the_three_lines_work(tmp_path):
         assert event["EventId"] == announced["id"]
         assert shell(approve)["events"][0]["status"] == "Started"
         assert shell(read)["Events"][0]["EventStatus"] == "Started"
+
+
+def test_the_third_line_says_when_there_is_nothing_to_approve(tmp_path):
+    """No traceback, whatever the order."""
+    with started(tmp_path, "--store", "memory:") as (_, said):
+        problem = shell(lines(said)[2])
+        assert problem["status"] == 404
+        assert "NOTHING-IS-ANNOUNCED" in problem["detail"]
+
+
+def test_a_name_that_is_no_plain_word_is_quoted(tmp_path):
+    """What is copied into a shell does what it says, whatever a VM is called."""
+    path = tmp_path / "fleet.toml"
+    path.write_text('[[node]]\nname = "n"\n[[vm]]\nname = "a\'; touch x"\nnode = "n"\n')
+    with started(tmp_path, "--store", "memory:", "--fleet", str(path)) as (_, said):
+        read, restart, _ = lines(said)
+        assert shell(read) == {"DocumentIncarnation": 1, "Events": []}
+        assert shell(restart)["events"][0]["resources"] == ["a'; touch x"]
+        assert not (ROOT / "x").exists()
+
+
+def test_off_loopback_the_lines_say_that_the_prefix_is_off(tmp_path):
+    """Anybody could say there that he is any VM."""
+    options = ("--store", "memory:", "--metadata", "0.0.0.0:0")
+    with started(tmp_path, *options) as (_, said):
+        assert "/vm/" not in lines(said)[0]
+        assert "from an address of its own" in said
+
+
+def test_it_ends_cleanly_in_the_middle_of_a_request(tmp_path):
+    """Half a body is on its way; nobody is shown a traceback for it."""
+    with started(tmp_path, "--store", "memory:") as (process, said):
+        host, port = control(said).removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as half:
+            half.sendall(f"POST /v1/vms/web-0/restart HTTP/1.1\r\nHost: {host}:{port}\r\n".encode())
+            half.sendall(b"Content-Length: 100\r\n\r\n{")
+            Event().wait(0.2)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=3) == 0
+        assert "Traceback" not in process.stderr.read()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -3,9 +3,13 @@
 import argparse
 import asyncio
 import html
+import logging
+import shlex
 import signal
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import quote
 
 import uvloop
 from starlette.requests import Request
@@ -28,11 +32,12 @@ EXAMPLES = """examples:
   fairnotice up --store memory:            # the same, forgotten at the end
   fairnotice up --fleet fleet.toml         # your own fleet
   fairnotice up --timing azure             # notice of minutes, as on Azure, instead of seconds
-  fairnotice up --control 127.0.0.1:9600   # where the portal and the API are
+  fairnotice up --control 127.0.0.1:9600   # where the page and the API are
 """
 METADATA = Place("127.0.0.1", 8169)
 CONTROL = Place("127.0.0.1", 8600)
 BURST = 10
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -56,6 +61,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 def run(arguments: argparse.Namespace) -> int:
     """Run the service until it is told to end; the exit code."""
     body = _fleet(arguments.fleet)
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
     uvloop.run(up(_plan(arguments), body, _say))
     return 0
 
@@ -97,10 +103,17 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         metadata=metadata,
         control=_place(arguments.control, CONTROL, "control"),
         # Off loopback anybody could say that he is any VM.
-        prefix_allowed=metadata.host.startswith("127.") or metadata.host in ("localhost", "::1"),
+        prefix_allowed=_is_loopback(metadata.host),
         rate_limit=_rate(arguments.rate_limit),
         fronts=lambda run: [Route("/", _page(run))],
     )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _where(store: str | None) -> tuple[str, Path | None]:
@@ -158,17 +171,34 @@ def lines(run: Running) -> dict[str, str]:
     """Three lines to copy, each with what it does: on a VM of the fleet that there is."""
     vms = run.service.fleet.vms
     vm = "web-0" if "web-0" in vms else next(iter(vms), "NAME")
-    target = f"http://{run.metadata}/vm/{vm}/metadata/scheduledevents?api-version=2020-07-01"
     control = f"http://{run.control}/v1"
+    restart = shlex.quote(f"{control}/vms/{quote(vm, safe='')}/restart")
     return {
-        f"read what {vm} reads": f"curl -s -H Metadata:true '{target}'",
-        f"restart {vm}": f"curl -s -X POST {control}/vms/{vm}/restart",
-        "approve what is announced": (
-            f"curl -s '{control}/events?status=Scheduled' | python3 -c "
-            '\'import json,sys; print(json.load(sys.stdin)["items"][0]["id"])\' | '
-            f"xargs -I ID curl -s -X POST {control}/events/ID/approve"
+        _reading(run, vm): f"curl -s -H Metadata:true {shlex.quote(_target(run, vm))}",
+        f"restart {vm}": f"curl -s -X POST {restart}",
+        f"approve what is announced to {vm}": (
+            f"curl -s '{control}/events?status=Scheduled' | python3 -c {shlex.quote(FIRST_ID)} "
+            f"{shlex.quote(vm)} | xargs -I ID curl -s -X POST {control}/events/ID/approve"
         ),
     }
+
+
+# Prints the id of the first event that names this VM; or a name that the API knows nothing of.
+FIRST_ID = (
+    "import json,sys; named=[e['id'] for e in json.load(sys.stdin)['items'] "
+    "if sys.argv[1] in e['resources']]; print((named or ['NOTHING-IS-ANNOUNCED'])[0])"
+)
+
+
+def _reading(run: Running, vm: str) -> str:
+    if run.prefix_allowed:
+        return f"read what {vm} reads"
+    return f"read what {vm} reads: from an address of its own"
+
+
+def _target(run: Running, vm: str) -> str:
+    prefix = f"/vm/{quote(vm, safe='')}" if run.prefix_allowed else ""
+    return f"http://{run.metadata}{prefix}/metadata/scheduledevents?api-version=2020-07-01"
 
 
 def welcome(run: Running) -> str:

@@ -15,10 +15,10 @@ KEPT_MAX = 10_000
 
 
 class Kept(NamedTuple):
-    """What a key stands for, and its answer where only we know it."""
+    """What a key stands for, as a digest, and its answer where only we know it."""
 
     at: datetime
-    request: str
+    request: bytes
     answer: bytes | None
 
 
@@ -39,9 +39,13 @@ class Keys:
         kept = self._kept.get(key)
         return kept if kept is not None and self._now() < kept.at + self._kept_time else None
 
-    def keep(self, key: str, request: str, answer: bytes | None) -> None:
+    def keep(self, key: str, request: bytes, answer: bytes | None) -> None:
         """This request was accepted."""
+        now = self._now()
         self._kept.pop(key, None)
-        self._kept[key] = Kept(self._now(), request, answer)
-        while len(self._kept) > self._kept_max:
+        self._kept[key] = Kept(now, request, answer)
+        while len(self._kept) > self._kept_max or self._oldest_at() + self._kept_time <= now:
             self._kept.popitem(last=False)
+
+    def _oldest_at(self) -> datetime:
+        return next(iter(self._kept.values())).at

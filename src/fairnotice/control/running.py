@@ -71,6 +71,8 @@ class Running:
         self.worker = worker
         self.metadata = Place("", 0)
         self.control = Place("", 0)
+        # Whether `/vm/NAME` is believed.
+        self.prefix_allowed = False
 
     def health(self) -> Health:
         """Whether commands are taken."""
@@ -99,6 +101,7 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
         except OSError as error:
             raise _taken(plan.metadata, "metadata", error) from error
         run.metadata = plan.metadata._replace(port=listener.port)
+        run.prefix_allowed = plan.prefix_allowed
         run.control = plan.control._replace(port=control.getsockname()[1])
         await stack.enter_async_context(_task(serving.reporting()))
         await stack.enter_async_context(_http(run, plan, control))

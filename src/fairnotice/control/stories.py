@@ -14,7 +14,8 @@ def steps(event: Event, lines: Iterable[Line]) -> list[shapes.Step]:
     """What happened to this event and to its VMs, oldest first."""
     return [
         shapes.Step(at=at, what=type(line.change).__name__, text=text, revision=line.revision)
-        for line, at, text in _told(event, lines)
+        # By when it was, not by when it was recorded: what was seen is recorded in batches.
+        for line, at, text in sorted(_told(event, lines), key=lambda told: told[1])
     ]
 
 
