@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+from fairnotice.cli import exits
 from fairnotice.cli.main import all_commands
 from fairnotice.cli.settings import SETTINGS
 from fairnotice.control import problems
@@ -28,6 +29,9 @@ def commands() -> str:
     lines = ["# Commands\n", NOTE]
     for parser in _parsers(all_commands()):
         lines += [f"## `{parser.prog}`\n", "```", parser.format_help().rstrip(), "```\n"]
+    lines += ["## Exit codes\n", "| code | meaning |", "|---|---|"]
+    lines += [f"| {code} | {meaning} |" for code, meaning in exits.MEANINGS.items()]
+    lines.append("")
     return "\n".join(lines)
 
 
@@ -48,15 +52,17 @@ def settings() -> str:
         "# Settings\n",
         NOTE,
         INTRODUCTION,
-        "| setting | flag | environment | takes | default | meaning |",
+        "| setting | flag | of | environment | takes | default | meaning |",
+        "|---|---|---|---|---|---|---|",
     ]
-    lines.append("|---|---|---|---|---|---|")
+    flags = _flags_by_command()
     for one in SETTINGS:
         default = one.default().replace(str(Path.home()), "~")
         shown = f"`{default}`" if default else ""
         cells = (
             f"`{one.name}`",
             f"`{one.flag}`",
+            _takers(one.flag, flags),
             f"`{one.variable}`",
             one.takes,
             shown,
@@ -66,11 +72,31 @@ def settings() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _flags_by_command() -> dict[str, set[str]]:
+    """The flags of every command that does something, by how it is typed."""
+    found: dict[str, set[str]] = {}
+    for parser in _parsers(all_commands()):
+        if parser._subparsers is None:  # noqa: SLF001 - it has no public way
+            name = parser.prog.removeprefix("fairnotice ")
+            found[name] = set(parser._option_string_actions)  # noqa: SLF001 - neither has this
+    return found
+
+
+def _takers(flag: str, flags: dict[str, set[str]]) -> str:
+    """Which commands take a flag; where most do, which do not."""
+    takers = [f"`{name}`" for name, known in flags.items() if flag in known]
+    others = [f"`{name}`" for name, known in flags.items() if flag not in known]
+    if len(takers) > len(others):
+        return f"all but {', '.join(others)}" if others else "all"
+    return ", ".join(takers)
+
+
 INTRODUCTION = """\
 A flag counts before the environment, the environment before the file, the file before the
 default. The file is `~/.config/fairnotice/config.toml` (or in `$XDG_CONFIG_HOME`; `--config` or
 `FAIRNOTICE_CONFIG` name another), a key per setting: `timing = "azure"`. A key that is not below
-is refused. `fairnotice config show` says what is in force, and whence.
+is refused, and so is a variable `FAIRNOTICE_…`. `fairnotice config show` says what is in force, and
+whence.
 """
 
 

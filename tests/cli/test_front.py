@@ -78,13 +78,23 @@ def test_the_version_is_said():
         (("vmm", "list"), "Did you mean vm?"),
         (("vm", "lst"), "Did you mean list?"),
         (("vm", "explode"), "Choose among list, show"),
-        (("vm", "list", "--jsn"), "--jsn"),
+        (("vm", "list", "--jsn"), "Did you mean --json? See: fairnotice vm list --help"),
+        (("vm", "list", "--colour=red"), "There is no --colour here. See: fairnotice vm list"),
+        (("vm", "list", "web-0"), "'web-0' is too much. See: fairnotice vm list --help"),
+        (("--jsn", "vm", "list"), "There is no --jsn here. See: fairnotice --help"),
+        (("vm", "show", ""), "give a name or an id, not ''"),
+        (("vm", "restart", "web-0", " "), "give a name or an id, not ' '"),
+        (("event", "approve", ""), "give a name or an id, not ''"),
+        (("event", "watch", "--vm", ""), "give a name or an id, not ''"),
+        (("vm", "list", "--url", "http://[::1"), "Give http://HOST:PORT"),
+        (("vm", "list", "--url", "http://127.0.0.1:99999"), "Give http://HOST:PORT"),
+        (("scenario", "run", "all", "--url", "http://[::1"), "Give http://HOST:PORT"),
         (("vm", "restart"), "NAME"),
         (("vm", "restart", "db", "--not-before", "soon"), "+15m"),
         (("vm", "restart", "db", "--not-before", "2026-01-31T22:00"), "time zone"),
         (("event", "postpone", "1", "--by", "later"), "90s"),
         (("rollout", "start", "node-0", "--window", "sometimes"), "Sat,Sun 22:00-04:00"),
-        (("vm", "list", "--url", "ftp://here"), "give URL"),
+        (("vm", "list", "--url", "ftp://here"), "Give http://HOST:PORT"),
         (("completion",), "bash, zsh or fish"),
     ],
 )
@@ -235,3 +245,14 @@ def test_the_simulator_runs():
 
     assert ended.code == 0
     assert "seeds that failed 0" in ended.out
+
+
+def test_the_simulator_counts_for_programs():
+    """The same numbers as JSON."""
+    ended = typed("simulate", "--seeds", "2", "--steps", "20", "--json")
+    numbers = ended.json
+
+    assert ended.code == 0
+    assert (numbers["seeds"], numbers["seeds_that_failed"], numbers["report"]) == (2, 0, [])
+    assert 0 <= numbers["refused"] <= numbers["commands"]
+    assert {"steps", "simulated_days", "events", "impacts", "took_seconds"} <= numbers.keys()

@@ -55,8 +55,8 @@ def test_the_file_may_be_named(tmp_path):
         ('timming = "azure"', "Did you mean timing?"),
         ("rate-limit = 5", "Did you mean rate_limit?"),
         ("colour = 1", "Settings are url"),
-        ('timing = "fast"', "give azure or dev"),
-        ('control = "8600"', "give HOST:PORT"),
+        ('timing = "fast"', "Give azure or dev"),
+        ('control = "8600"', "Give HOST:PORT"),
         ("timing = false", "must be text"),
         ("timing = ", "no TOML"),
     ],
@@ -73,7 +73,7 @@ def test_a_mistake_in_the_file_is_named(tmp_path, text, told):
 
 def test_a_mistake_in_a_variable_is_named(tmp_path):
     """The variable, its value, and what it takes."""
-    with pytest.raises(UsageError, match="FAIRNOTICE_RATE_LIMIT is 'many': give a number or off"):
+    with pytest.raises(UsageError, match=r"RATE_LIMIT is 'many'\. Give a number or off"):
         settings.effective({}, {"FAIRNOTICE_RATE_LIMIT": "many"}, (tmp_path / "none", False))
 
 

@@ -52,8 +52,8 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def served() -> Iterator[Served]:
-    """A whole service with the sample fleet, in a thread of its own."""
+def served(listeners: tuple[str, ...] = LISTENERS) -> Iterator[Served]:
+    """A whole service with the sample fleet, in a thread of its own; these VMs have asked."""
     there: list[Running] = []
     up, over = threading.Event(), threading.Event()
 
@@ -74,7 +74,7 @@ def served() -> Iterator[Served]:
     try:
         assert up.wait(PATIENCE_SECONDS)
         found = Served(f"http://{there[0].control}", f"http://{there[0].metadata}")
-        for vm in LISTENERS:
+        for vm in listeners:
             found.look(vm)
         yield found
     finally:

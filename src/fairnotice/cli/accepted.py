@@ -23,26 +23,39 @@ def for_each(session: Session, kind: str, ask: Ask, tell: Tell) -> int:
         for name in names:
             session.remote.get("v1", kind, name)
     done: dict[str, dict[str, Any]] = {}
-    failures: list[CommandFailed] = []
+    failures: dict[str, CommandFailed] = {}
     for name in names:
         try:
             done[name] = ask(name)
         except CommandFailed as failure:
             if len(names) == 1:
                 raise
-            failures.append(failure)
+            failures[name] = failure
             shown.note(f"{name}: {failure}")
     if session.json:
-        results = list(done.values())
-        print(json.dumps(results if len(names) > 1 else results[0], indent=2, ensure_ascii=False))
+        results = [_named(name, done.get(name), failures.get(name)) for name in names]
+        shape = results if len(names) > 1 else done[names[0]]
+        print(json.dumps(shape, indent=2, ensure_ascii=False))
     elif done:
         tell(list(done), _together(done.values()))
-    return failures[0].code if failures else exits.DONE
+    return next((failure.code for failure in failures.values()), exits.DONE)
+
+
+def _named(
+    name: str, result: dict[str, Any] | None, failure: CommandFailed | None
+) -> dict[str, Any]:
+    """One of several answers, for a program: whose it is, and what was refused."""
+    error = None if failure is None else str(failure)
+    return {"name": name, "error": error, **(_nothing() if result is None else result)}
+
+
+def _nothing() -> dict[str, Any]:
+    return {"operations": [], "events": [], "left": [], "warnings": []}
 
 
 def _together(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Several results as one."""
-    whole: dict[str, Any] = {"operations": [], "events": [], "left": [], "warnings": []}
+    whole = _nothing()
     for result in results:
         for key, values in whole.items():
             values += [value for value in result[key] if value not in values]

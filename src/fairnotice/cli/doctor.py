@@ -1,15 +1,19 @@
 """`fairnotice doctor`: what is wrong with this installation, in sentences."""
 
 import errno
+import json
 import os
 import socket
+import sqlite3
+import ssl
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +34,11 @@ EXTRAS = {
 TIMEOUT_SECONDS = 3.0
 # Answers are dated to the second, and travel.
 SKEW_SECONDS_MAX = 2.0
+# What the endpoint says to one who is no VM, to a VM, and to either while it cannot.
+METADATA_STATUSES = (200, 403, 410, 429, 503)
+# A read-only look waits no longer for whoever writes.
+BUSY_SECONDS = 1.0
+OUR_TABLES = frozenset({"service", "fleet", "journal"})
 PORTS = {"control": "the control plane", "metadata": "metadata"}
 
 
@@ -59,7 +68,9 @@ def wrong(what: str, sentence: str) -> Finding:
 def add(subparsers: Subparsers) -> None:
     """Add the command."""
     lines = ("fairnotice doctor", "fairnotice doctor --json", "fairnotice doctor || echo not well")
-    leaf(subparsers, "doctor", run, "say what is wrong with this installation", lines)
+    parser = leaf(subparsers, "doctor", run, "say what is wrong with this installation", lines)
+    setting = settings.BY_NAME["metadata_url"]
+    parser.add_argument(setting.flag, metavar="URL", help=setting.meaning)
 
 
 def run(session: Session) -> int:
@@ -73,14 +84,19 @@ def findings(session: Session) -> Iterator[Finding]:
     """All that is looked at, in order."""
     yield _python()
     yield from _extras()
-    yield from (wrong("settings", sentence) for sentence in settings.unknown_variables(os.environ))
+    mistyped = settings.unknown_variables(session.environ)
+    yield from (wrong("settings", sentence) for sentence in mistyped.values())
+    # Other commands refuse to go on with those; here there is more to be looked at.
+    kept = {name: value for name, value in session.environ.items() if name not in mistyped}
+    session = Session(session.options, session.clock, kept)
     try:
         known = session.settings
     except UsageError as error:
         yield wrong("settings", str(error))
         return
-    path, _ = settings.config_file(session.options, os.environ)
-    yield fine("settings", f"Read from {path}." if path.exists() else "No file; all is well.")
+    path, _ = settings.config_file(session.options, session.environ)
+    if not mistyped:
+        yield fine("settings", f"Read from {path}." if path.exists() else "No file; all is well.")
     reachable = yield from _control_plane(session)
     yield _metadata(_metadata_url(known), reachable=reachable)
     yield _store(known["store"].value)
@@ -172,21 +188,44 @@ def _metadata_url(known: dict[str, settings.Known]) -> str:
 
 
 def _metadata(url: str, *, reachable: bool) -> Finding:
-    parts = urlsplit(url)
-    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS)
-    target = "/metadata/scheduledevents?api-version=2020-07-01"
     try:
-        connection.request("GET", target, headers={"Metadata": "true"})
-        status = connection.getresponse().status
+        status, body = _asked_for_metadata(url)
     except (OSError, HTTPException) as error:
         why = str(getattr(error, "strerror", None) or error).lower()
         # Without a control plane that is one fault, not two.
         verdict = wrong if reachable else noted
         sentence = f"Nothing serves metadata at {url} ({why})."
         return verdict("metadata", f"{sentence} Is it elsewhere? Set FAIRNOTICE_METADATA_URL.")
-    finally:
-        connection.close()
+    if status not in METADATA_STATUSES or not _is_ours(body):
+        sentence = f"What answers at {url} ({status}) is no metadata endpoint of fairnotice."
+        return wrong("metadata", f"{sentence} Check --metadata-url or FAIRNOTICE_METADATA_URL.")
     return fine("metadata", f"{url} answers ({status} to one who is no VM).")
+
+
+def _asked_for_metadata(url: str) -> tuple[int, bytes]:
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port
+    connection = (
+        HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=ssl.create_default_context())
+        if parts.scheme == "https"
+        else HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+    )
+    target = f"{parts.path.rstrip('/')}/metadata/scheduledevents?api-version=2020-07-01"
+    with closing(connection):
+        connection.request("GET", target, headers={"Metadata": "true"})
+        response = connection.getresponse()
+        return response.status, response.read()
+
+
+def _is_ours(body: bytes) -> bool:
+    """Whether it is a document of events, or says what is wrong as the endpoint does."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return False
+    if not isinstance(said, dict):
+        return False
+    return said.keys() >= {"DocumentIncarnation", "Events"} or isinstance(said.get("error"), str)
 
 
 # ---- What `up` would meet ----
@@ -205,7 +244,33 @@ def _store(url: str) -> Finding:
         return wrong("store", f"{sentence}, so up cannot keep {path}. Choose another with --store.")
     if path.exists() and not os.access(path, os.R_OK | os.W_OK):
         return wrong("store", f"{path} belongs to somebody else. Choose another with --store.")
+    if path.exists() and (sentence := _no_database(path)):
+        return wrong("store", f"{path} {sentence}. Choose another with --store.")
     return fine("store", f"{path} can be written.")
+
+
+def _no_database(path: Path) -> str:
+    """Why `up` could not go on with this file; nothing where it could. It is only read."""
+    try:
+        # Imported when called: it needs an extra, and doctor says so where that is missing.
+        from fairnotice.stores.sqlite import schema  # noqa: PLC0415
+    except ModuleNotFoundError:
+        return ""
+    where = f"{path.resolve().as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(where, uri=True, timeout=BUSY_SECONDS)) as connection:
+            query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+            tables = {str(name) for (name,) in connection.execute(query)}
+            if tables and not tables >= OUR_TABLES:
+                return f"is a database of something else (it holds {', '.join(sorted(tables))})"
+            version = schema.schema_version(connection) if tables else 0
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            return ""
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            return "is no SQLite database"
+        return f"cannot be read as a database ({error})"
+    return "is of a later fairnotice" if version > schema.VERSION else ""
 
 
 def _port(name: str, text: str) -> Finding:

@@ -8,9 +8,11 @@ from rich.text import Text
 
 from fairnotice.cli import accepted, shown, watch
 from fairnotice.cli.instants import from_api, instant, length, seconds_in_words, to_api
-from fairnotice.cli.parsing import Subparsers, group, leaf, names
+from fairnotice.cli.parsing import Subparsers, group, leaf, names, some_name
 from fairnotice.cli.session import Session
 
+SEVERAL = """its id, or how that begins. Of several events each is asked for by itself, in this
+order; with --json the answers are then a list, each with its name and error"""
 STATUSES = ("Scheduled", "Started", "Completed", "Canceled")
 
 
@@ -47,7 +49,9 @@ def _add_looking(commands: Subparsers) -> None:
         "fairnotice event watch --json        # the changes as the feed has them",
     )
     watching = leaf(commands, "watch", watch.watch, "events live, with countdowns", lines)
-    watching.add_argument("--vm", metavar="NAME", help="only events that name this VM")
+    watching.add_argument(
+        "--vm", type=some_name, metavar="NAME", help="only events that name this VM"
+    )
 
 
 def _add_deciding(commands: Subparsers) -> None:
@@ -55,11 +59,11 @@ def _add_deciding(commands: Subparsers) -> None:
     approve = leaf(
         commands, "approve", partial(_do, "approve"), "go ahead before the notice is over", lines
     )
-    names(approve, "events")
+    names(approve, "events", what=SEVERAL)
     lines = ("fairnotice event cancel 2B9C",)
     summary = "take back the operation of an event, with all its events"
     cancel = leaf(commands, "cancel", partial(_do, "cancel"), summary, lines)
-    names(cancel, "events")
+    names(cancel, "events", what=SEVERAL)
     lines = (
         "fairnotice event postpone 2B9C --by 30m",
         "fairnotice event postpone 2B9C --to 2026-01-31T22:00Z",

@@ -12,6 +12,18 @@ UNREACHABLE = 4
 INTERRUPTED = 130
 NOBODY_READS = 141
 
+MEANINGS = {
+    DONE: "It was done, or looked at; of `doctor`: nothing is wrong.",
+    REFUSED: "Refused by the law or by the control plane, or failed on the way; it says why. Of "
+    "`doctor`, `scenario run` and `simulate`: something is wrong.",
+    WRONG_USAGE: "Wrong usage: a word, a flag, a setting or a file that does not fit. Nothing was "
+    "asked for.",
+    NOT_FOUND: "Nobody has this name or id; those that are near are named.",
+    UNREACHABLE: "No control plane answers there.",
+    INTERRUPTED: "Ended by Ctrl-C.",
+    NOBODY_READS: "Nobody reads any more what is printed (`head`).",
+}
+
 
 class CommandFailed(FairnoticeError):
     """The command ends here: a sentence or two for the person who typed it, and the exit code."""

@@ -9,12 +9,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import fairnotice
 from fairnotice.cli import exits, settings
 from fairnotice.cli.exits import CommandFailed
-from fairnotice.cli.parsing import Parser, Subparsers, examples, global_options
+from fairnotice.cli.parsing import Parser, Subparsers, config_option, examples, global_options
 from fairnotice.errors import FairnoticeError, UnknownName, UsageError
 
 
@@ -91,15 +91,7 @@ def main(typed: Sequence[str]) -> int:
 
 def parser(typed: Sequence[str]) -> Parser:
     """The parser for what was typed: all groups by name, one of them in full."""
-    top = Parser(
-        prog="fairnotice",
-        description=DESCRIPTION,
-        epilog=examples(EXAMPLES),
-        parents=[global_options()],
-    )
-    version = f"fairnotice {fairnotice.__version__}"
-    top.add_argument("--version", action="version", version=version)
-    groups = top.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="group")
+    top, groups = _program()
     chosen = next((word for word in typed if word in GROUPS), None)
     for name, group in GROUPS.items():
         if name == chosen:
@@ -109,9 +101,36 @@ def parser(typed: Sequence[str]) -> Parser:
     return top
 
 
+def _program() -> tuple[Parser, Subparsers]:
+    """The program itself, and where its groups are added."""
+    top = Parser(
+        prog="fairnotice",
+        description=DESCRIPTION,
+        epilog=examples(EXAMPLES),
+        parents=[global_options()],
+    )
+    version = f"fairnotice {fairnotice.__version__}"
+    top.add_argument("--version", action="version", version=version)
+    groups = top.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="group")
+    return top, groups
+
+
+class _Summarised(NamedTuple):
+    """Where a group adds itself: the program lists it by the same words, in full or by name."""
+
+    groups: Subparsers
+
+    def add_parser(self, name: str, **kwargs: Any) -> argparse.ArgumentParser:  # noqa: ANN401
+        """Add the group; whoever takes settings as flags takes the file as one, too."""
+        kwargs["help"] = GROUPS[name].summary
+        if GROUPS[name].has_settings:
+            kwargs["parents"] = [*kwargs.get("parents", ()), config_option()]
+        return self.groups.add_parser(name, **kwargs)
+
+
 def load(name: str, groups: Subparsers) -> None:
     """Import a group and add its commands."""
-    importlib.import_module(GROUPS[name].module).add(groups)
+    importlib.import_module(GROUPS[name].module).add(_Summarised(groups))
 
 
 def _sentence(error: Exception) -> str:
@@ -132,8 +151,7 @@ def _code(error: Exception) -> int:
 
 def all_commands() -> argparse.ArgumentParser:
     """The parser with every group in full, as far as what it needs is installed."""
-    top = Parser(prog="fairnotice", parents=[global_options()])
-    groups = top.add_subparsers(dest="group")
+    top, groups = _program()
     for name, group in GROUPS.items():
         try:
             load(name, groups)

@@ -45,6 +45,27 @@ class Parser(argparse.ArgumentParser):
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(**kwargs)
 
+    def parse_known_args(  # type: ignore[override]
+        self,
+        args: Any = None,  # noqa: ANN401, argparse's own
+        namespace: Any = None,  # noqa: ANN401, argparse's own
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse does; but whatever is too much is said by the command that does not know it.
+
+        Left to argparse, the program itself would complain, which does not know the flags.
+        """
+        found, extra = super().parse_known_args(args, namespace)
+        if extra:
+            self.error(self._too_much(extra[0]))
+        return found, []
+
+    def _too_much(self, word: str) -> str:
+        if not word.startswith("-"):
+            return f"{word!r} is too much"
+        flag = word.partition("=")[0]
+        meant = suggestion(flag, self._option_string_actions)
+        return f"there is no {flag} here. {meant}" if meant else f"there is no {flag} here"
+
     def error(self, message: str) -> NoReturn:
         """End with exit code 2."""
         if message.endswith("required: COMMAND"):
@@ -58,7 +79,8 @@ def in_words(message: str) -> str:
     """What argparse says, as a sentence, with the nearest word where one is near."""
     found = _NO_CHOICE.search(message)
     if found is None:
-        return f"{message[:1].upper()}{message[1:].rstrip('.')}."
+        end = "" if message.endswith("?") else "."
+        return f"{message[:1].upper()}{message[1:].rstrip('.')}{end}"
     known = [word.strip(" '") for word in found["known"].split(",")]
     meant = suggestion(found["typed"], known) or f"Choose among {', '.join(known)}."
     return f"There is no {found['typed']!r} here. {meant}"
@@ -73,6 +95,13 @@ def global_options() -> argparse.ArgumentParser:
     options = parent.add_argument_group("the control plane")
     options.add_argument("--url", help="where it is (FAIRNOTICE_URL, http://127.0.0.1:8600)")
     options.add_argument("--config", metavar="FILE", help="the file with settings")
+    return parent
+
+
+def config_option() -> argparse.ArgumentParser:
+    """For commands that ask no control plane: where the settings are."""
+    parent = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    parent.add_argument("--config", metavar="FILE", help="the file with settings")
     return parent
 
 
@@ -134,11 +163,19 @@ def names(
     action = parser.add_argument(
         "names" if many else "name",
         nargs="+" if many else None,
+        type=some_name,
         metavar=metavar,
         help=what or {"events": "its id, or how that begins"}.get(kind, "its name"),
     )
     setattr(action, NAMES_OF, kind)
     return action
+
+
+def some_name(text: str) -> str:
+    """A name or an id, whatever it is called, but not nothing."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"give a name or an id, not {text!r}")
+    return text
 
 
 def from_one(text: str) -> int:

@@ -2,7 +2,8 @@
 
 import json
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, NamedTuple
@@ -10,12 +11,18 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from fairnotice.cli import exits
 from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.settings import BY_NAME
 
 TIMEOUT_SECONDS = 30
 PAGE = 1_000
 # An id in full; what is shorter is the beginning of one.
 ID_CHARACTERS = 36
 CHOICES_SHOWN = 5
+# So much of an id is enough for a person.
+SHORT_CHARACTERS = 8
+# How the `type` of every problem begins that a control plane has.
+PROBLEMS = "urn:fairnotice:problem:"
+NO_ADDRESS = (f"{PROBLEMS}no-address", f"{PROBLEMS}no-method")
 # Far beyond any revision: the feed answers with the state as it is, and goes on from there.
 FROM_NOW = 2**53 - 1
 
@@ -39,17 +46,14 @@ class Remote:
     """A control plane at an address; every call opens a connection of its own."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        try:
-            self._port = parts.port
-        except ValueError:
-            self._port = -1
-        if parts.scheme not in ("http", "https") or not parts.hostname or self._port == -1:
+        if not BY_NAME["url"].fits(url):
             sentence = f"{url!r} is no address of a control plane; try http://127.0.0.1:8600"
             raise CommandFailed(sentence, exits.WRONG_USAGE)
+        parts = urlsplit(url)
+        self._port = parts.port
         self.url = url.rstrip("/")
         self._secure = parts.scheme == "https"
-        self._name = parts.hostname
+        self._name = parts.hostname or ""
         self._base = parts.path.rstrip("/")
 
     # ---- Calls ----
@@ -76,6 +80,8 @@ class Remote:
         after: str | None = ""
         while after is not None:
             part = self.get("v1", kind, limit=PAGE, after=after, **query)
+            if not part.keys() >= {"items", "next"}:
+                raise self._somebody_else()
             items += part["items"]
             after = part["next"]
         return {"items": items, "next": None}
@@ -97,8 +103,12 @@ class Remote:
         ids = [str(row["id"]) for row in self.everything(kind)["items"]]
         found = [one for one in ids if begins and one.lower().startswith(begins.lower())]
         if not found:
-            # The control plane has the sentence for it, with the nearest names.
-            return begins
+            near = _nearest(begins, ids)
+            if not near:
+                # The control plane has the sentence for it.
+                return begins
+            sentence = f"There is no {kind.removesuffix('s')} {begins}. Did you mean {near}?"
+            raise CommandFailed(sentence, exits.NOT_FOUND)
         if len(found) > 1:
             shown = ", ".join(found[:CHOICES_SHOWN])
             sentence = f"{len(found)} {kind} begin with {begins}: {shown}. Give more of the id."
@@ -165,9 +175,13 @@ class Remote:
             self._checked(Answer(response.status, body, None))
 
     def _checked(self, answer: Answer) -> Any:  # noqa: ANN401, JSON
+        if not isinstance(answer.body, dict):
+            raise self._somebody_else()
         if answer.status < HTTPStatus.BAD_REQUEST:
             return answer.body
-        if not isinstance(answer.body, dict) or "detail" not in answer.body:
+        kind = str(answer.body.get("type"))
+        # All addresses that are asked for are there, unless --url names something below one.
+        if not kind.startswith(PROBLEMS) or kind in NO_ADDRESS or "detail" not in answer.body:
             raise self._somebody_else()
         raise failure(answer.body)
 
@@ -180,9 +194,17 @@ class Remote:
 
     def _somebody_else(self) -> Unreachable:
         return Unreachable(
-            f"What answers at {self.url} is no control plane of fairnotice. "
-            "Name another with --url or FAIRNOTICE_URL."
+            f"What answers at {self.url} is no control plane; check --url or FAIRNOTICE_URL."
         )
+
+
+def _nearest(begins: str, ids: Iterable[str]) -> str:
+    """The ids that begin nearly so, as far as a person types them; nothing where none does."""
+    # What was typed is compared with as much of an id; the rest would only make them unlike.
+    by_beginning = {one[: len(begins)].lower(): one for one in ids}
+    near = get_close_matches(begins.lower(), by_beginning) if begins else []
+    characters = max(len(begins), SHORT_CHARACTERS)
+    return " or ".join(by_beginning[one][:characters] for one in near)
 
 
 def _why(error: Exception) -> str:

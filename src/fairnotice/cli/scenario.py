@@ -3,13 +3,13 @@
 import argparse
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-from fairnotice.cli import exits
+from fairnotice.cli import exits, settings
+from fairnotice.cli.parsing import config_option
 from fairnotice.clock import SystemClock
 from fairnotice.control.scenario_play import Line
 from fairnotice.control.scenario_sites import Site, running_site, throw_away
@@ -54,6 +54,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         help="the scenarios there are",
         description="The scenarios there are, and what each shows.",
         epilog="examples:\n  fairnotice scenario list\n",
+        parents=[config_option()],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     listing.add_argument("--json", action="store_true", help="as JSON")
@@ -63,6 +64,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         help="play one, several or all",
         description="Play scenarios; says what each VM saw and when, and what was broken.",
         epilog=EXAMPLES,
+        parents=[config_option()],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     running.add_argument("names", nargs="+", metavar="NAME", help=f"a scenario, or {ALL}")
@@ -77,7 +79,6 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     running.add_argument(
         "--metadata-url",
         metavar="URL",
-        default=os.environ.get("FAIRNOTICE_METADATA_URL", METADATA_URL),
         help=f"with --url: its metadata endpoint ({METADATA_URL})",
     )
     running.add_argument(
@@ -131,10 +132,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _site(arguments: argparse.Namespace) -> Site | None:
     """The running service that was named; None where none was."""
-    url = getattr(arguments, "url", None)
-    if url is None:
+    known = settings.of_options(arguments)
+    url = known["url"]
+    # Only a flag names one: nobody's fleet is played with because of a variable.
+    if url.origin != settings.BY_NAME["url"].flag:
         return None
-    return running_site(url, arguments.metadata_url, PROFILES[arguments.timing])
+    return running_site(url.value, known["metadata_url"].value, PROFILES[arguments.timing])
 
 
 async def _play(

@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -15,14 +16,20 @@ from fairnotice.clock import Clock, SystemClock
 class Session:
     """One command that somebody typed."""
 
-    def __init__(self, options: argparse.Namespace, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        clock: Clock | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self.options = options
+        self.environ = os.environ if environ is None else environ
         self.clock = clock or SystemClock()
 
     @cached_property
     def settings(self) -> dict[str, Known]:
         """Every setting with its value and where that comes from."""
-        return of_options(self.options)
+        return of_options(self.options, self.environ)
 
     @cached_property
     def remote(self) -> Remote:

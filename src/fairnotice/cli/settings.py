@@ -20,6 +20,17 @@ from fairnotice.errors import UsageError
 PREFIX = "FAIRNOTICE_"
 # Variables that are no settings of the file: where it is, and a secret (with `serve`).
 OTHER_VARIABLES = ("FAIRNOTICE_CONFIG", "FAIRNOTICE_TOKEN")
+# What the command driver hands to its commands, which may ask `fairnotice` themselves.
+DRIVER_VARIABLES = (
+    "FAIRNOTICE_DURATION_SECONDS",
+    "FAIRNOTICE_EPOCH",
+    "FAIRNOTICE_EVENT",
+    "FAIRNOTICE_KEY",
+    "FAIRNOTICE_KIND",
+    "FAIRNOTICE_NODE",
+    "FAIRNOTICE_TARGET",
+    "FAIRNOTICE_VM",
+)
 DEFAULT = "default"
 _PORT_MAX = 65_535
 _PASSWORD = re.compile(r"(://[^:/@]*:).*@")
@@ -75,11 +86,21 @@ def _is_rate(text: str) -> bool:
 
 
 def _is_store(text: str) -> bool:
-    return text == "memory:" or text.startswith(("sqlite:", "postgresql://", "postgres://"))
+    if text.startswith("sqlite:"):
+        return bool(text.removeprefix("sqlite:").removeprefix("//"))
+    return text == "memory:" or text.startswith(("postgresql://", "postgres://"))
 
 
 def _is_url(text: str) -> bool:
-    return urlsplit(text).scheme in ("http", "https") and bool(urlsplit(text).netloc)
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+        # What no resolver can be asked for is found here, and not in the middle of a command.
+        host.encode("idna")
+    except ValueError:
+        return False
+    known = parts.scheme in ("http", "https") and bool(host) and port != 0
+    return known and not any(letter.isspace() for letter in text)
 
 
 def _default_store() -> str:
@@ -94,14 +115,14 @@ def _always(text: str) -> Callable[[], str]:
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "url",
-        "URL",
+        "http://HOST:PORT",
         _always("http://127.0.0.1:8600"),
         "the control plane that commands ask",
         _is_url,
     ),
     Setting(
         "metadata_url",
-        "URL",
+        "http://HOST:PORT",
         _always("http://127.0.0.1:8169"),
         "the metadata endpoint that doctor asks; left out, that of up",
         _is_url,
@@ -155,10 +176,13 @@ BY_NAME = {setting.name: setting for setting in SETTINGS}
 # ---- Where values come from ----
 
 
-def of_options(options: argparse.Namespace) -> dict[str, Known]:
+def of_options(
+    options: argparse.Namespace, environ: Mapping[str, str] | None = None
+) -> dict[str, Known]:
     """Every setting for what was typed; UsageError that names what does not fit."""
+    environ = os.environ if environ is None else environ
     flags = {name: getattr(options, name, None) for name in BY_NAME}
-    return effective(flags, os.environ, config_file(options, os.environ))
+    return effective(flags, environ, config_file(options, environ))
 
 
 def fill(options: argparse.Namespace) -> None:
@@ -184,7 +208,10 @@ def config_file(options: argparse.Namespace, environ: Mapping[str, str]) -> tupl
 def effective(
     flags: Mapping[str, str | None], environ: Mapping[str, str], file: tuple[Path, bool]
 ) -> dict[str, Known]:
-    """Every setting with its value and origin."""
+    """Every setting with its value and origin; UsageError for a variable that nobody knows."""
+    mistyped = unknown_variables(environ)
+    if mistyped:
+        raise UsageError(" ".join(mistyped.values()))
     written = read_file(*file)
     return {setting.name: _known(setting, flags, environ, written, file[0]) for setting in SETTINGS}
 
@@ -210,7 +237,7 @@ def _known(
         if value is not None:
             if not setting.fits(value):
                 where = f"{setting.name} in {origin}" if origin == str(path) else origin
-                raise UsageError(f"{where} is {hidden(value)!r}: give {setting.takes}.")
+                raise UsageError(f"{where} is {hidden(value)!r}. Give {setting.takes}.")
             return Known(value, origin)
     return Known(setting.default(), DEFAULT)
 
@@ -241,17 +268,22 @@ def _text(path: Path, name: str, value: object) -> str:
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """`Did you mean …?`, or nothing where no word is near."""
-    # Capitals, and which line joins two words, are the most frequent mistakes.
-    alike = {one.lower().replace("-", "_"): one for one in known}
-    near = get_close_matches(word.lower().replace("-", "_"), alike, 1)
+    alike = {_bare(one): one for one in known}
+    near = get_close_matches(_bare(word), alike, 1)
     return f"Did you mean {alike[near[0]]}?" if near else ""
 
 
-def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+def _bare(word: str) -> str:
+    """A word as it is compared: what all flags or all variables share makes none of them near."""
+    # Capitals, and which line joins two words, are the most frequent mistakes.
+    return word.removeprefix(PREFIX).lower().replace("-", "_").lstrip("_")
+
+
+def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """A sentence for each FAIRNOTICE_* that is no setting: a typing mistake, most likely."""
     known = [*(setting.variable for setting in SETTINGS), *OTHER_VARIABLES]
-    return [
-        f"{name} is no setting. {suggestion(name, known)}".strip()
+    return {
+        name: f"{name} is no setting. {suggestion(name, known) or 'Take it away.'}"
         for name in sorted(environ)
-        if name.startswith(PREFIX) and name not in known
-    ]
+        if name.startswith(PREFIX) and name not in (*known, *DRIVER_VARIABLES)
+    }

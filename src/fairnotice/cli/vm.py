@@ -34,6 +34,13 @@ DEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
+# What all VMs of a scope are told of beforehand, where one of them listens.
+ANNOUNCED = ("restart", "redeploy", "evict")
+SEVERAL = """its name. Of several VMs each is asked for by itself, in this order: one that is
+refused keeps none of the others from it. With --json the answers are a list, each with its name
+and error; of one VM it is the answer itself"""
+
+
 def add(subparsers: Subparsers) -> None:
     """Add the group."""
     lines = ("fairnotice vm list", "fairnotice vm show web-0", "fairnotice vm restart web-0")
@@ -44,7 +51,7 @@ def add(subparsers: Subparsers) -> None:
     names(show, "vms", many=False)
     for what, (summary, examples) in DEEDS.items():
         parser = leaf(commands, what, partial(_do, what), summary, examples)
-        names(parser, "vms")
+        names(parser, "vms", what=SEVERAL)
         if what in ("restart", "redeploy"):
             parser.add_argument(
                 "--not-before",
@@ -125,5 +132,22 @@ def _do(what: str, session: Session) -> int:
 
     def tell(done: list[str], result: dict[str, Any]) -> None:
         accepted.picture(session, f"{shown.listed(done)}: {what}", result)
+        if what in ANNOUNCED:
+            _say_who_was_not_told(session, done, result)
 
     return accepted.for_each(session, "vms", ask, tell)
+
+
+def _say_who_was_not_told(session: Session, done: list[str], result: dict[str, Any]) -> None:
+    """Why no event announces it to some of these VMs."""
+    told = {name for event in result["events"] for name in event["resources"]}
+    untold = [name for name in done if name not in told]
+    if not untold:
+        return
+    vms = {vm["name"]: vm["scope"] for vm in session.remote.everything("vms")["items"]}
+    scopes = session.remote.everything("scopes")["items"]
+    silent = {scope["name"] for scope in scopes if not scope["enabled"]}
+    for name in untold:
+        if vms.get(name) in silent:
+            why = f"no VM of its scope ({vms[name]}) has asked within a day, so nobody was told."
+            shown.note(f"{name}: {why}")

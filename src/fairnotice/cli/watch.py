@@ -65,7 +65,8 @@ def _lines(session: Session) -> None:
             continue
         if line["what"] == "Snapshot" and event is not None and event.gone_at is None:
             # What was announced or under way when the watching began.
-            told = [Told(event.announced_at, event, event.status.lower())]
+            since = event.started_at or event.announced_at
+            told = [Told(since, event, event.status.lower())]
         for one in told:
             print(_plain(one), flush=True)
     raise Unreachable("The control plane has ended, and so has the watching.")

@@ -20,6 +20,7 @@ MEANINGS = {
     400: "The body is not JSON.",
     403: "Not from here, or not by you.",
     404: "Nobody has this name.",
+    405: "The address does not take this method; `Allow` says which it takes.",
     409: "The law says no; the detail says why and what to do.",
     413: "Too large.",
     422: "It does not fit; `field` says where.",
