@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from enum import Enum
 from importlib.resources import files
@@ -20,6 +20,7 @@ __all__ = [
     "FleetBody",
     "difference",
     "exported",
+    "read_tables",
     "read_toml",
     "sample_fleet",
     "specification",
@@ -64,7 +65,11 @@ _TYPES_IN_WORDS = {
 
 def read_toml(text: str, where: str) -> FleetBody:
     """The fleet of a file; UsageError in one sentence where it is none. `where` is its name."""
-    tables = _parsed(text, where)
+    return read_tables(_parsed(text, where), where)
+
+
+def read_tables(tables: Mapping[str, Any], where: str) -> FleetBody:
+    """The fleet of a file that is parsed already."""
     for table, entries in tables.items():
         if table not in _TABLES:
             raise UsageError(f"{where}: unknown table `{table}`{_meant(table, _TABLES)}")

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
@@ -31,6 +31,8 @@ from fairnotice.metadata.server import Server
 from fairnotice.metadata.worker import Worker
 from fairnotice.stores.store import Store
 
+LOOPBACK = "127.0.0.1"
+
 
 class Place(NamedTuple):
     """Where something listens."""
@@ -50,8 +52,8 @@ class Plan(NamedTuple):
     driver: Driver
     clock: Clock
     timing: Timing = DEV
-    metadata: Place = Place("127.0.0.1", 8169)
-    control: Place = Place("127.0.0.1", 8600)
+    metadata: Place = Place(LOOPBACK, 8169)
+    control: Place = Place(LOOPBACK, 8600)
     prefix_allowed: bool = True
     rate_limit: Rate | None = DEFAULT
     # Addresses of other fronts, once there is a service to show.
@@ -104,7 +106,7 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
         run.prefix_allowed = plan.prefix_allowed
         run.control = plan.control._replace(port=control.getsockname()[1])
         await stack.enter_async_context(_task(serving.reporting()))
-        await stack.enter_async_context(_http(run, plan, control))
+        await stack.enter_async_context(control_plane(run, control, plan.fronts(run)))
         yield run
 
 
@@ -163,13 +165,15 @@ def _metrics(run: Running) -> Callable[[Request], Response]:
 
 
 @contextlib.asynccontextmanager
-async def _http(run: Running, plan: Plan, sock: socket.socket) -> AsyncIterator[None]:
+async def control_plane(
+    run: Running, sock: socket.socket, fronts: Sequence[Address] = ()
+) -> AsyncIterator[None]:
     """The control plane's HTTP server, ended with its connections."""
     ending = asyncio.Event()
-    fronts = [Address("/metrics", _metrics(run)), *plan.fronts(run)]
+    fronts = [Address("/metrics", _metrics(run)), *fronts]
     app = application(run.service, run.health, fronts, ending)
     config = uvicorn.Config(
-        Guard(app, LOCAL_NAMES | {plan.control.host}),
+        Guard(app, LOCAL_NAMES | {sock.getsockname()[0]}),
         log_config=None,
         access_log=False,
         lifespan="off",

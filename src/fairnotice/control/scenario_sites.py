@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from fairnotice.clock import Clock
 from fairnotice.control.fleet_files import sample_fleet, specification
-from fairnotice.control.running import Place, Plan, running
+from fairnotice.control.running import LOOPBACK, Place, Plan, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.drivers.simulated.durations import Durations
 from fairnotice.drivers.simulated.machine import Machine
@@ -21,7 +21,6 @@ from fairnotice.engine import DEV, Refusal, Timing
 from fairnotice.errors import Unavailable, UsageError
 from fairnotice.stores.memory import MemoryStore
 
-LOOPBACK = "127.0.0.1"
 # An announced pause lasts as long as it was announced to, times the scale.
 BRIEF = Durations(
     reboot=6.0, redeploy=8.0, delete=5.0, stop=5.0, start=5.0, deallocate=5.0, scale=0.2

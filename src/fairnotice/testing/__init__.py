@@ -1,6 +1,6 @@
 """Public: what helps to test with fairnotice, and whatever keeps to its ports.
 
-from fairnotice.testing import ManualClock, Stage, check_driver, check_store
+from fairnotice.testing import Cloud, ManualClock, check_driver, check_store
 
 Each is loaded when it is asked for: a clock needs nothing, a contract needs the `server` extra.
 """
@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fairnotice.testing.cloud import Cloud, CloudRefused
     from fairnotice.testing.conducted import ConductedStage
     from fairnotice.testing.driver_contract import check_driver
     from fairnotice.testing.live import LiveStage
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from fairnotice.testing.store_contract import check_store
 
 _WHERE = {
+    "Cloud": "cloud",
+    "CloudRefused": "cloud",
     "ConductedStage": "conducted",
     "LiveStage": "live",
     "ManualClock": "manual_clock",
@@ -25,7 +28,16 @@ _WHERE = {
     "check_store": "store_contract",
 }
 
-__all__ = ["ConductedStage", "LiveStage", "ManualClock", "Stage", "check_driver", "check_store"]
+__all__ = [
+    "Cloud",
+    "CloudRefused",
+    "ConductedStage",
+    "LiveStage",
+    "ManualClock",
+    "Stage",
+    "check_driver",
+    "check_store",
+]
 
 
 def __getattr__(name: str) -> object:

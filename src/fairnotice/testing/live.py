@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from fairnotice.clock import Clock, SystemClock
+from fairnotice.clock import Clock
 from fairnotice.control.publishing import describe, publish
 from fairnotice.control.serving import served_report, unknown_events
 from fairnotice.engine import AZURE, Decision, Refusal, Timing
@@ -12,26 +12,9 @@ from fairnotice.metadata.board import Board
 from fairnotice.metadata.rate import DEFAULT, Rate
 from fairnotice.metadata.worker import Limits, Worker
 from fairnotice.model import Moment, Requester
+from fairnotice.testing.manual_clock import RealPace
 from fairnotice.testing.stage import Stage
 from fairnotice.words import Role
-
-
-class StageDate:
-    """The clock of an endpoint before a stage: Date is the stage's, and real time passes.
-
-    NotBefore and Date are then on one clock, while the rate and the waits of real clients go by
-    the machine's: on a stage whose time stands still nobody would be answered a second time.
-    """
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-
-    def wall(self) -> datetime:
-        """The instant on the stage."""
-        return self._stage.clock.wall()
-
-    monotonic = staticmethod(SystemClock.monotonic)
-    sleep = staticmethod(SystemClock.sleep)
 
 
 class LiveStage(Stage):
@@ -41,7 +24,7 @@ class LiveStage(Stage):
         super().__init__(timing)
         self.board = Board()
         # The clock of the endpoint, which may be another one than the law's.
-        self.endpoint_clock: Clock = StageDate(self)
+        self.endpoint_clock: Clock = RealPace(self.clock)
         self._workers: list[Worker] = []
         # A test may take the control plane away.
         self.away = False

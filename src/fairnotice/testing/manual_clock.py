@@ -5,9 +5,28 @@ import heapq
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
+from fairnotice.clock import Clock, SystemClock
 from fairnotice.errors import UsageError
 
 DEFAULT_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class RealPace:
+    """The clock of an endpoint before a law whose clock a test owns.
+
+    NotBefore and Date are on the test's clock, while the rate and the waits of real clients go by
+    the machine's: where time stands still nobody would be answered a second time.
+    """
+
+    def __init__(self, shown: Clock) -> None:
+        self._shown = shown
+
+    def wall(self) -> datetime:
+        """The instant that the test has set."""
+        return self._shown.wall()
+
+    monotonic = staticmethod(SystemClock.monotonic)
+    sleep = staticmethod(SystemClock.sleep)
 
 
 class ManualClock:
@@ -39,6 +58,15 @@ class ManualClock:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._monotonic + seconds, next(self._sequence), woken))
         await woken
+
+    @property
+    def next_wake(self) -> datetime | None:
+        """When the first of those who sleep has slept long enough; None where nobody sleeps."""
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
+        if not self._sleepers:
+            return None
+        return self._wall + timedelta(seconds=self._sleepers[0][0] - self._monotonic)
 
     def _wake(self) -> None:
         """Wake whoever has slept long enough, in the loop that he sleeps in."""

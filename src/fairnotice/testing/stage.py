@@ -81,7 +81,7 @@ class Stage:
         witness: Witness | None = None,
     ) -> None:
         self.clock = ManualClock(start)
-        self.fleet = Fleet(_profile(timing))
+        self.fleet = Fleet(profile(timing))
         self.witness = witness
         # What the driver was asked to do and has not answered yet.
         self.under_way: dict[str, Impact] = {}
@@ -231,7 +231,7 @@ class Stage:
             self.clock.advance(seconds=missing)
 
 
-def _profile(timing: Timing | str) -> Timing:
+def profile(timing: Timing | str) -> Timing:
     """The timing itself, or the profile of this name."""
     if isinstance(timing, Timing):
         return timing

@@ -1,0 +1,46 @@
+"""Where the clouds of a test process live: an event loop in a thread of its own.
+
+The test has its own thread, and often its own loop; the endpoint has to answer the test's client
+also while that one waits. Starting a thread costs more than a cloud, so all clouds share it.
+"""
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from threading import Lock, Thread
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class Backstage:
+    """A loop that runs until the process ends."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self.loop.run_forever, name="fairnotice-cloud", daemon=True)
+        self._thread.start()
+        self.process = os.getpid()
+
+    def call(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Have this done over there, and wait for it."""
+        under_way = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return under_way.result()
+        except BaseException:
+            # Whoever waits was interrupted: what he waits for is not to go on behind his back.
+            under_way.cancel()
+            raise
+
+
+_lock = Lock()
+_shared: Backstage | None = None
+
+
+def backstage() -> Backstage:
+    """The one of this process; a process that was forked has lost its parent's thread."""
+    global _shared  # noqa: PLW0603 - one thread for a process, made when it is first needed
+    with _lock:
+        if _shared is None or _shared.process != os.getpid():
+            _shared = Backstage()
+        return _shared
