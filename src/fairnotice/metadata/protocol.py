@@ -263,6 +263,8 @@ class Connection(asyncio.Protocol):
             data = data[: data.index(b"\r\n\r\n") + 4]
         self.transport.write(data)
         worker.answers[answer.status, request.api_version] += 1
+        if worker.observer is not None and self.caller is not None:
+            worker.observer(self.caller.name, request, answer.status)
         self.deadline = now + worker.limits.idle_seconds_max
         if request.close:
             self._close()

@@ -34,6 +34,7 @@ from fairnotice.engine.changes import Change
 from fairnotice.engine.commands import Command, Heard, ReportServed
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.rate import Rate
+from fairnotice.metadata.request import Request, Target
 from fairnotice.metadata.server import Server
 from fairnotice.model import Event
 from fairnotice.stores.memory import MemoryStore
@@ -75,6 +76,18 @@ class Approval(NamedTuple):
     at: datetime
 
 
+class Asked(NamedTuple):
+    """A request that a client has made, and how it was answered; `at` is on the cloud's clock."""
+
+    vm: str
+    method: str
+    api_version: str
+    # Whether it was for the document of scheduled events, and not for another path.
+    for_events: bool
+    status: int
+    at: datetime
+
+
 class Cloud:
     """A fleet, its metadata endpoint, and a clock that you own.
 
@@ -106,6 +119,7 @@ class Cloud:
         self._backstage: Backstage = backstage()
         self._approvals: list[Approval] = []
         self._approved: set[str] = set()
+        self._requests: list[Asked] = []
         self._looking: set[asyncio.Future[None]] = set()
         self._doors: dict[str, Place] = {}
         self._control: Place | None = None
@@ -129,6 +143,7 @@ class Cloud:
         self._stack.push_async_callback(self.conductor.close)
         self.conductor.feed.follow(self)
         self.worker = self.serving.worker(rate_limit=rate)
+        self.worker.observer = self._note
         self._running = Running(self.conductor, self.serving, self.worker, self.clock)
         self.service = self._running.service
         self._server = Server(self.worker)
@@ -248,6 +263,18 @@ class Cloud:
     def approvals(self) -> list[Approval]:
         """Every approval, in the order in which they were given."""
         return list(self._approvals)
+
+    @property
+    def requests(self) -> list[Asked]:
+        """Every request that a client has made, in the order in which they were answered."""
+        return list(self._requests)
+
+    def _note(self, vm: str, request: Request, status: int) -> None:
+        method = "POST" if request.post else "HEAD" if request.head else "GET"
+        for_events = request.target is Target.EVENTS
+        self._requests.append(
+            Asked(vm, method, request.api_version, for_events, status, self.clock.wall())
+        )
 
     def seen_by(self, vm: str) -> list[CloudEvent]:
         """The events that this VM has been served, in the order in which it first was."""
