@@ -98,7 +98,7 @@ def findings(session: Session) -> Iterator[Finding]:
     if not mistyped:
         yield fine("settings", f"Read from {path}." if path.exists() else "No file; all is well.")
     reachable = yield from _control_plane(session)
-    yield _metadata(_metadata_url(known), reachable=reachable)
+    yield _metadata(settings.metadata_url(known), reachable=reachable)
     yield _store(known["store"].value)
     if not reachable:
         for name in PORTS:
@@ -179,12 +179,6 @@ def _fleet(remote: Remote) -> Iterator[Finding]:
         yield noted("fleet", f"{sentence} within a day, so none there is told of events.")
     else:
         yield fine("fleet", f"VMs listen in all of {len(scopes)} scopes.")
-
-
-def _metadata_url(known: dict[str, settings.Known]) -> str:
-    """Where metadata is said to be; left out, where `up` serves it."""
-    url = known["metadata_url"]
-    return f"http://{known['metadata'].value}" if url.origin == settings.DEFAULT else url.value
 
 
 def _metadata(url: str, *, reachable: bool) -> Finding:

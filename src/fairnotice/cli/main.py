@@ -36,6 +36,7 @@ GROUPS = {
     "event": Group("fairnotice.cli.event", "events: look, approve, postpone, cancel, watch"),
     "scenario": Group("fairnotice.cli.scenario", "stories that show and prove what a VM sees"),
     "simulate": Group("fairnotice.cli.simulate", "random fleets under the law"),
+    "as": Group("fairnotice.cli.as_vm", "run a command as a VM: 169.254.169.254 is its endpoint"),
     "config": Group("fairnotice.cli.config", "the settings in force, and where each is from"),
     "doctor": Group("fairnotice.cli.doctor", "what is wrong with this installation"),
     "completion": Group("fairnotice.cli.completion", "completion for your shell"),

@@ -8,6 +8,7 @@ from fairnotice.engine import Fleet
 from fairnotice.engine.answers import Accepted, Decision, Forecast
 from fairnotice.engine.ending import impact_key
 from fairnotice.model import Event, Impact, Node, Operation, Rollout, ScaleSet, Scope, Vm
+from fairnotice.wire.instance import computer_name
 from fairnotice.words import ScopeKind
 
 
@@ -18,6 +19,7 @@ def vm(fleet: Fleet, row: Vm) -> shapes.Vm:
     events = fleet.events_in_scope.get(row.scope, ())
     return shapes.Vm(
         name=row.name,
+        computer_name=computer_name(row, fleet.scopes[row.scope]),
         scope=row.scope,
         node=row.node,
         fault_domain=None if node is None else node.fault_domain,
