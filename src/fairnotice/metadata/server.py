@@ -148,7 +148,7 @@ class Server:
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
-        return self._add(door, sock)
+        return self.listen_on(door, sock)
 
     def listen_unix(self, path: str, vm: str) -> Listener:
         """Listen on a unix socket that belongs to one VM; OSError where somebody does already."""
@@ -160,9 +160,10 @@ class Server:
         except OSError:
             sock.close()
             raise
-        return self._add(Door(vm=vm), sock)
+        return self.listen_on(Door(vm=vm), sock)
 
-    def _add(self, door: Door, sock: socket.socket) -> Listener:
+    def listen_on(self, door: Door, sock: socket.socket) -> Listener:
+        """Listen on a socket that is bound already."""
         listener = Listener(self.worker, door, sock)
         self.listeners.append(listener)
         if self._sweeper is None:
