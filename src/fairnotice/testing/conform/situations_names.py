@@ -6,40 +6,24 @@ from fairnotice.words import EventType
 
 NOT_NAMED = "which does not name it"
 
-# Two VMs on one node and in one update domain, so that one event names both; and names that hold
-# each other.
-NEIGHBOURS = """
-[[node]]
-name = "node-0"
-fault_domain = 0
-capacity = 16
+def _fleet() -> str:
+    """Two VMs on one node and in one update domain, so that one event names both; and neighbours.
 
-[[node]]
-name = "node-1"
-fault_domain = 1
-capacity = 16
+    Their names hold each other. There are nodes to spare, so that each may be redeployed.
+    """
+    nodes = "".join(
+        f'[[node]]\nname = "node-{number}"\nfault_domain = {number % 3}\ncapacity = 16\n'
+        for number in range(5)
+    )
+    vms = "".join(
+        f'[[vm]]\nname = "{name}"\nnode = "node-{number}"\n'
+        f'availability_set = "web"\nupdate_domain = {number}\n'
+        for name, number in (("web-0", 0), ("web-03", 0), ("web-01", 1), ("web", 2))
+    )
+    return f'{nodes}[[availability_set]]\nname = "web"\n{vms}'
 
-[[availability_set]]
-name = "web"
 
-[[vm]]
-name = "web-0"
-node = "node-0"
-availability_set = "web"
-update_domain = 0
-
-[[vm]]
-name = "web-01"
-node = "node-0"
-availability_set = "web"
-update_domain = 0
-
-[[vm]]
-name = "web"
-node = "node-1"
-availability_set = "web"
-update_domain = 1
-"""
+NEIGHBOURS = _fleet()
 
 
 def _other(scene: Scene, *others: str) -> None:
