@@ -164,12 +164,12 @@ class CloudVm(Handle):
 
     def look(self) -> shapes.Vm:
         """All that the control plane shows of it now."""
-        return self._cloud.service.vm(self.name)
+        return self._cloud.inside(lambda: self._cloud.service.vm(self.name))
 
     @property
     def machine(self) -> Machine | None:
         """The simulated machine: its boot id, power, node, and whether it is paused."""
-        return self._cloud.driver.machine(self.name)
+        return self._cloud.inside(lambda: self._cloud.core.driver.machine(self.name))
 
 
 class CloudNode(Handle):
@@ -232,7 +232,7 @@ class CloudNode(Handle):
 
     def look(self) -> shapes.Node:
         """All that the control plane shows of it now."""
-        return self._cloud.service.node(self.name)
+        return self._cloud.inside(lambda: self._cloud.service.node(self.name))
 
 
 class CloudScaleSet(Handle):
@@ -262,7 +262,7 @@ class CloudRollout(Handle):
 
     def look(self) -> shapes.Rollout:
         """All that the control plane shows of it now, with its nodes."""
-        return self._cloud.service.rollout(self.name)
+        return self._cloud.inside(lambda: self._cloud.service.rollout(self.name))
 
     @property
     def status(self) -> RolloutStatus:
