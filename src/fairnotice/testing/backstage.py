@@ -44,6 +44,7 @@ class Backstage:
             self.call(_cancel_all())
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
+            self.loop.close()
 
 
 async def _cancel_all() -> None:

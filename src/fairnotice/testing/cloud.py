@@ -237,7 +237,7 @@ class Cloud:
 
     def hand_on(self) -> None:
         """Let the law know what the endpoint has served; a service does so every second."""
-        self.call(self.core.serving.report())
+        self.call(self.core.hand_on())
 
     # ---- Time ----
 

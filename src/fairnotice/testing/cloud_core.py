@@ -29,6 +29,8 @@ from fairnotice.words import EventStatus
 
 # Turns of the loop in which nothing happened, until it is believed that nothing is going to.
 QUIET_TURNS = 12
+# Days may pass between two polls that are a moment apart: each poll is heard.
+HEARD_EVERY_SECONDS = 1e-6
 # An event that has not got there after so long is not going to.
 RUN_UNTIL_MAX = timedelta(days=40)
 OVER = (EventStatus.COMPLETED, EventStatus.CANCELED)
@@ -104,7 +106,7 @@ class CloudCore:
 
     async def advance_to(self, instant: datetime) -> None:
         """Let time pass until this instant, stopping at everything that is due on the way."""
-        await self.serving.report()
+        await self.hand_on()
         await self.settle()
         while (due := self._next_due()) is not None and due <= instant:
             await self._step_to(due)
@@ -113,7 +115,7 @@ class CloudCore:
     async def run_until(self, name: str, wanted: EventStatus) -> None:
         """Let time pass until this event has this status; AssertionError where it never has."""
         latest = self.clock.wall() + RUN_UNTIL_MAX
-        await self.serving.report()
+        await self.hand_on()
         await self.settle()
         while (found := (await self.service.event(name)).status) is not wanted:
             due = self._next_due()
@@ -147,6 +149,10 @@ class CloudCore:
             before = now
 
     # ---- Following what happens ----
+
+    async def hand_on(self) -> None:
+        """Let the law know what the endpoint has served; a service does so every second."""
+        await self.serving.report(HEARD_EVERY_SECONDS)
 
     def loaded(self, fleet: Fleet) -> None:
         """The state at the beginning: nothing has been approved."""

@@ -193,15 +193,15 @@ class CloudNode(Handle):
         return self._on(impact, body)
 
     def migrate(self, *, force: bool = False) -> list[CloudEvent]:
-        """Live-migrate its VMs away, after notice."""
+        """Live-migrate its VMs, after notice."""
         return self._on("migrate", shapes.OnNode(force=force))
 
     def repair(self) -> list[CloudEvent]:
-        """Redeploy its VMs elsewhere, after notice, and repair it."""
+        """Repair it: its VMs are rebooted, after notice."""
         return self._on("repair", shapes.OnNode())
 
     def evacuate(self) -> list[CloudEvent]:
-        """Move its VMs away, after notice."""
+        """Live-migrate its VMs away, after notice, and put none on it."""
         return self._on("evacuate", shapes.OnNode())
 
     def _on(self, what: str, body: shapes.Maintain | shapes.OnNode) -> list[CloudEvent]:
