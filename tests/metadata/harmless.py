@@ -86,7 +86,7 @@ def must_be_harmless(world, data, places=()):
     assert foreign not in received
     assert line.closed
     assert world.worker.held_count == 0
-    assert world.faults.found == []
+    assert world.mishaps.found == []
 
 
 def time_takes_all(world):

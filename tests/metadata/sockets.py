@@ -44,7 +44,7 @@ class Endpoint:
         self.stage = LiveStory(local_sample())
         self.worker = self.stage.worker(rate_limit=rate_limit, limits=limits)
         self.server = Server(self.worker)
-        self.faults: list[dict[str, Any]] = []
+        self.mishaps: list[dict[str, Any]] = []
 
     def listen(self, door: Door | None = None, host: str = "127.0.0.1") -> int:
         return self.server.listen(host, 0, door or Door()).port
@@ -55,7 +55,7 @@ async def endpoint(**options: Any):
     """An endpoint on 127.0.0.1; nothing may have failed in the loop when it is closed."""
     served = Endpoint(**options)
     asyncio.get_running_loop().set_exception_handler(
-        lambda _, context: served.faults.append(context)
+        lambda _, context: served.mishaps.append(context)
     )
     served.port = served.listen()
     try:
@@ -63,7 +63,7 @@ async def endpoint(**options: Any):
     finally:
         served.server.close()
         await until(lambda: not served.worker.connections)
-    assert served.faults == []
+    assert served.mishaps == []
 
 
 async def until(something: Callable[[], bool]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from fairnotice import __version__
 from fairnotice.engine.commands import ApplyFleet
+from fairnotice.metadata.faults import Fault, FaultKind
 from fairnotice.metadata.rate import rate_of
 from tests.engine.story import SHOP, WEB
 from tests.metadata.wireless import (
@@ -211,12 +212,12 @@ def test_while_the_service_is_being_updated_it_is_410(wireless, raw):
     world.stage.away = True
     before = world.connect().send(raw)
     world.stage.away = False
-    world.worker.updating = True
+    world.worker.faults.set(Fault(FaultKind.GONE))
     for _ in range(3):
         answer = world.ask(raw)
         assert (answer.status, answer.error[:5]) == (410, "Gone.")
     assert not world.stage.scope(WEB).enabled
-    world.worker.updating = False
+    world.worker.faults.clear_all()
     world.stage.away = True
 
     assert [one.status for one in world.connect().send(raw)] == [one.status for one in before]
@@ -228,7 +229,9 @@ def test_a_poll_that_was_seen_before_is_410_too(wireless):
     vm = world.connect()
     answers = []
     for updating in (False, True, True, False, False):
-        world.worker.updating = updating
+        world.worker.faults.clear_all()
+        if updating:
+            world.worker.faults.set(Fault(FaultKind.GONE))
         answers += [vm.ask(get()).status for _ in range(3)]
 
     assert answers == [200] * 3 + [410] * 6 + [200] * 6
@@ -237,7 +240,7 @@ def test_a_poll_that_was_seen_before_is_410_too(wireless):
 def test_what_is_wrong_with_a_request_is_said_also_during_an_update(wireless):
     """The checks come first: the client is tested by a right request."""
     world = wireless()
-    world.worker.updating = True
+    world.worker.faults.set(Fault(FaultKind.GONE))
     raws = {
         404: request("GET", "/nowhere"),
         405: request("PUT"),
@@ -263,8 +266,8 @@ def test_a_fault_of_ours_is_500_and_logged(wireless):
     assert [answer.status for answer in answers] == [500] * 3
     assert {answer.headers["connection"] for answer in answers} == {"close"}
     assert all(answer.error for answer in answers)
-    assert len(world.faults.found) == 3
-    world.faults.found.clear()
+    assert len(world.mishaps.found) == 3
+    world.mishaps.found.clear()
 
 
 def test_a_fault_of_ours_while_a_request_is_read_is_500_and_logged(wireless):
@@ -274,9 +277,9 @@ def test_a_fault_of_ours_while_a_request_is_read_is_500_and_logged(wireless):
     answer = world.ask(get())
 
     assert (answer.status, answer.headers["connection"]) == (500, "close")
-    (fault,) = world.faults.found
+    (fault,) = world.mishaps.found
     assert "TypeError" in fault or "CallbackError" in fault
-    world.faults.found.clear()
+    world.mishaps.found.clear()
 
 
 def test_a_broken_request_costs_no_more_than_a_line_at_debug(wireless, caplog):

@@ -352,9 +352,9 @@ def test_a_commit_that_fails_is_logged_once(wireless, waits):
         vm.cut_off()
     world.run(stage.gate.set)
 
-    (fault,) = world.faults.found
+    (fault,) = world.mishaps.found
     assert "ZeroDivisionError" in fault
-    world.faults.found.clear()
+    world.mishaps.found.clear()
     assert [answer.status for answer in vm.read()] == [500] * waits
     assert vm.closed
 

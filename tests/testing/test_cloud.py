@@ -262,6 +262,37 @@ def test_a_poll_before_a_long_advance_counts_when_it_was_made(cloud):
         cloud.vm("db").redeploy()
 
 
+def test_the_endpoint_misbehaves_when_the_test_wants_it_to(cloud):
+    """Towards one VM, for a while; every fault by itself is proven in tests/metadata."""
+    url = cloud.url_for("web-0")
+    with cloud.fault("error", vm="web-0"):
+        with pytest.raises(URLError, match="500"):
+            get(url)
+        assert get(cloud.url_for("web-1"))[0]["Events"] == []
+        assert cloud.set_fault("dropped", vm="web-0") == "dropped@web-0"
+        with pytest.raises((URLError, ConnectionError)):
+            get(url)
+        cloud.clear_faults("dropped@web-0")
+        with pytest.raises(URLError, match="500"):
+            get(url)
+    get(url)
+    assert [asked.status for asked in cloud.requests] == [500, 200, 0, 500, 200]
+    with pytest.raises(UnknownName, match="Did you mean slow"):
+        cloud.set_fault("slo")
+
+
+def test_faults_of_the_document_go_by_the_clouds_clock(cloud):
+    """Short notice is short on the clock that the test moves."""
+    cloud.set_fault("short-notice", seconds=60)
+    event = cloud.vm("web-0").restart()
+    url = cloud.url_for("web-0")
+    cloud.advance(minutes=13, seconds=59)
+    assert get(url)[0]["Events"] == []
+    cloud.advance(seconds=1)
+    assert [one["EventId"] for one in get(url)[0]["Events"]] == [event.id]
+    cloud.clear_faults()
+
+
 # ---- The fleet, the clients, the clock ----
 
 

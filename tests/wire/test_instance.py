@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairnotice.model import Node, Scope, Vm
-from fairnotice.wire import faults
+from fairnotice.wire import error_bodies
 from fairnotice.wire.instance import Facts, answer, facts_of, tree
 from fairnotice.wire.versions import INSTANCE
 from fairnotice.words import EvictionPolicy, Priority, ScopeKind
@@ -262,7 +262,7 @@ def test_a_leaf_without_format_text_is_400():
     """As on Azure; the answer says what to add."""
     assert answer(facts(), ("compute", "name"), NEWEST, text=False) == (
         400,
-        faults.LEAF_WITHOUT_TEXT,
+        error_bodies.LEAF_WITHOUT_TEXT,
     )
 
 
@@ -284,7 +284,7 @@ def test_a_leaf_without_format_text_is_400():
 @pytest.mark.parametrize("as_text", [True, False])
 def test_an_unknown_element_is_404(path, as_text):
     """Past the end, below a value or misspelled: not found."""
-    assert answer(facts(), path, NEWEST, text=as_text) == (404, faults.NO_SUCH_ELEMENT)
+    assert answer(facts(), path, NEWEST, text=as_text) == (404, error_bodies.NO_SUCH_ELEMENT)
 
 
 def test_an_element_of_a_newer_version_is_404():

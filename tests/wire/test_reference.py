@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairnotice.model import Scope, Vm
-from fairnotice.wire import faults
+from fairnotice.wire import error_bodies
 from fairnotice.wire.instance import facts_of, tree
 from fairnotice.wire.versions import SCHEDULED_EVENTS
 from fairnotice.words import EventType, ScopeKind
@@ -30,7 +30,7 @@ def test_the_examples_are_the_wires_own_bytes():
     document, refusal = EXAMPLES
 
     assert document.encode() == rendered(event(not_before=NOON + timedelta(minutes=15)))
-    assert refusal.encode() == faults.API_VERSION
+    assert refusal.encode() == error_bodies.API_VERSION
 
 
 def test_the_table_of_versions_names_all_seven():

@@ -148,6 +148,7 @@ def _control_plane(session: Session) -> Generator[Finding, None, bool]:
         yield wrong("control plane", f"{remote.url} is not ready: {health.get('why')}")
     yield from _clock(answer.date, before, session.clock.wall())
     yield from _fleet(remote)
+    yield from _faults(remote)
     return True
 
 
@@ -179,6 +180,20 @@ def _fleet(remote: Remote) -> Iterator[Finding]:
         yield noted("fleet", f"{sentence} within a day, so none there is told of events.")
     else:
         yield fine("fleet", f"VMs listen in all of {len(scopes)} scopes.")
+
+
+def _faults(remote: Remote) -> Iterator[Finding]:
+    """What the endpoint is made to do wrong: good to know before a client is blamed."""
+    try:
+        on = [fault["id"] for fault in remote.everything("faults")["items"]]
+    except FairnoticeError as error:
+        yield wrong("faults", str(error))
+        return
+    if on:
+        sentence = f"The endpoint misbehaves on purpose: {', '.join(on)}."
+        yield noted("faults", f"{sentence} End it: fairnotice fault clear")
+    else:
+        yield fine("faults", "None is on.")
 
 
 def _metadata_url(known: dict[str, settings.Known]) -> str:

@@ -34,6 +34,7 @@ GROUPS = {
     "node": Group("fairnotice.cli.node", "nodes: look, maintain, migrate, repair, evacuate …"),
     "rollout": Group("fairnotice.cli.rollout", "the same operation on many nodes, in order"),
     "event": Group("fairnotice.cli.event", "events: look, approve, postpone, cancel, watch"),
+    "fault": Group("fairnotice.cli.fault", "faults of the endpoint: let it misbehave on purpose"),
     "scenario": Group("fairnotice.cli.scenario", "stories that show and prove what a VM sees"),
     "simulate": Group("fairnotice.cli.simulate", "random fleets under the law"),
     "config": Group("fairnotice.cli.config", "the settings in force, and where each is from"),

@@ -74,6 +74,10 @@ class Remote:
         """What came of changing this."""
         return self._checked(self.ask("PATCH", path, body=body))
 
+    def delete(self, *path: str) -> Any:  # noqa: ANN401, JSON
+        """What came of taking this away."""
+        return self._checked(self.ask("DELETE", path))
+
     def everything(self, kind: str, **query: Any) -> dict[str, Any]:  # noqa: ANN401, JSON
         """A list from its first part to its last, in the shape of one part."""
         items: list[Any] = []

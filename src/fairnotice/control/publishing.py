@@ -7,7 +7,7 @@ from fairnotice.engine import Fleet, document
 from fairnotice.engine.changes import Change, Removal
 from fairnotice.metadata.board import Board
 from fairnotice.metadata.respond import About
-from fairnotice.model import Scope, Vm
+from fairnotice.model import Document, Scope, Vm
 
 # What a VM is told of where it is, until the service is told otherwise.
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
@@ -58,3 +58,8 @@ def describe(fleet: Fleet, name: str) -> About | None:
         return None
     node = None if vm.node is None else fleet.nodes[vm.node]
     return About(vm, node, fleet.scopes[vm.scope], SUBSCRIPTION, LOCATION)
+
+
+def shown_in(fleet: Fleet, scope: str) -> Document | None:
+    """The document of a scope as the law has it."""
+    return document(fleet, scope) if scope in fleet.scopes else None

@@ -1,6 +1,6 @@
 """Every address of the native API, in one table: what it takes, what it shows, what it does."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, NamedTuple
@@ -71,12 +71,17 @@ class Route(NamedTuple):
 
 
 def page(call: Call, table: str, key: str, **more: object) -> dict[str, Any]:
-    """One part of a list, and where the next begins."""
+    """One part of a list of rows, and where the next begins."""
     query: Paging = call.query
-    if query.after and query.after not in getattr(call.service.fleet, table):
+    known = getattr(call.service.fleet, table)
+    return part(query, known, getattr(call.service, table)(query.after, **more), key)
+
+
+def part(query: Paging, known: Container[str], items: Iterable[Any], key: str) -> dict[str, Any]:
+    """So many of the items after the one that was asked for, if that is still known."""
+    if query.after and query.after not in known:
         # It was there a page ago: saying nothing would look like the end of the list.
         raise msgspec.ValidationError(f"{query.after} is not there; begin anew - at `$.after`")
-    items = getattr(call.service, table)(query.after, **more)
     shown = list(islice(items, query.limit + 1))
     more_to_come = len(shown) > query.limit
     shown = shown[: query.limit]
@@ -299,6 +304,42 @@ def _set_routes() -> Iterable[Route]:
     )
 
 
+def _faults(call: Call) -> dict[str, Any]:
+    on = call.service.faults_on()
+    ids = [one.id for one in on]
+    after = call.query.after
+    following = on[ids.index(after) + 1 :] if after in ids else on
+    return {**part(call.query, ids, following, "id"), "kinds": call.service.fault_kinds()}
+
+
+def _fault_routes() -> Iterable[Route]:
+    path = "/v1/faults"
+    summary = "What is on of the endpoint's faults, and what there is."
+    yield Route("GET", path, summary, _faults, shapes.Faults, asks=Paging)
+    yield Route(
+        "POST",
+        path,
+        "Let the endpoint misbehave, towards one VM or towards all.",
+        lambda call: call.service.set_fault(call.body),
+        shapes.FaultOn,
+        shapes.SetFault,
+    )
+    yield Route(
+        "DELETE",
+        path,
+        "Clear every fault.",
+        lambda call: call.service.clear_faults(),
+        shapes.Cleared,
+    )
+    yield Route(
+        "DELETE",
+        f"{path}/{{name}}",
+        "Clear one fault.",
+        lambda call: call.service.clear_fault(call.name),
+        shapes.Cleared,
+    )
+
+
 async def _put_fleet(call: Call) -> object:
     return await call.service.apply_fleet(specification(call.body))
 
@@ -323,6 +364,7 @@ ROUTES: tuple[Route, ...] = (
     *_lists("operations", "operation", shapes.Operation, "id", "operation of the last day"),
     *_lists("rollouts", "rollout", shapes.Rollout, "id", "rollout"),
     *_rollout_routes(),
+    *_fault_routes(),
     Route(
         "GET",
         "/v1/fleet",

@@ -68,7 +68,7 @@ class Running:
     ) -> None:
         self.conductor = conductor
         self.tally = Tally(conductor, clock)
-        self.service = Service(conductor)
+        self.service = Service(conductor, faults=worker.faults)
         self.serving = serving
         self.worker = worker
         self.metadata = Place("", 0)

@@ -15,7 +15,8 @@ from fairnotice.control import shapes, stories, views
 from fairnotice.control.misfits import nearest
 from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
-from fairnotice.errors import UnknownName
+from fairnotice.errors import Unavailable, UnknownName
+from fairnotice.metadata.faults import Fault, Faults
 from fairnotice.model import Event, Requester, Window
 from fairnotice.wire.document import render
 from fairnotice.words import EventStatus, OperationKind
@@ -89,8 +90,15 @@ def _new_guid() -> str:
 class Service:
     """The control plane of one fleet, without a front."""
 
-    def __init__(self, conductor: Conductor, new_id: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self,
+        conductor: Conductor,
+        new_id: Callable[[], str] | None = None,
+        faults: Faults | None = None,
+    ) -> None:
         self.conductor = conductor
+        # Those of the endpoint in this process, where there is one.
+        self._faults = faults
         self._new_id = new_id or _new_guid
 
     @property
@@ -301,6 +309,36 @@ class Service:
     async def apply_fleet(self, spec: commands.FleetSpec) -> Result:
         """Make the fleet what the specification says: all of it, or nothing."""
         return await self._tell(commands.ApplyFleet(spec=spec))
+
+    # ---- Faults of the endpoint, of which the law knows nothing ----
+
+    @property
+    def faults(self) -> Faults:
+        """The faults of the endpoint in this process; Unavailable where there is none."""
+        if self._faults is None:
+            raise Unavailable("there is no metadata endpoint in this process")
+        return self._faults
+
+    def faults_on(self) -> list[shapes.FaultOn]:
+        """What is on now, in the order in which it was set."""
+        return [views.fault(on) for on in self.faults]
+
+    def fault_kinds(self) -> list[shapes.FaultMeaning]:
+        """What there is."""
+        return views.fault_meanings(self.faults.spoiled)
+
+    def set_fault(self, body: shapes.SetFault) -> shapes.FaultOn:
+        """Let the endpoint misbehave."""
+        fault = Fault(body.fault, body.vm, body.seconds, body.for_seconds)
+        return views.fault(self.faults.set(fault))
+
+    def clear_fault(self, name: str) -> shapes.Cleared:
+        """Let it behave again."""
+        return shapes.Cleared([self.faults.clear(name).id])
+
+    def clear_faults(self) -> shapes.Cleared:
+        """The same of all faults."""
+        return shapes.Cleared([fault.id for fault in self.faults.clear_all()])
 
     # ---- Telling the law ----
 

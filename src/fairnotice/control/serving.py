@@ -8,7 +8,7 @@ from typing import Any
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
-from fairnotice.control.publishing import describe, publish, publish_all
+from fairnotice.control.publishing import describe, publish, publish_all, shown_in
 from fairnotice.engine import Decision, Fleet, Refusal, decide
 from fairnotice.engine.changes import Change
 from fairnotice.engine.commands import Approve, Heard, ReportServed, SeenBy
@@ -55,6 +55,7 @@ class Serving:
             self.approve,
             self.enable,
             lambda vm: describe(self._conductor.fleet, vm),
+            documents=lambda scope: shown_in(self._conductor.fleet, scope),
             rate_limit=rate_limit,
             limits=limits,
             first_answer_delay_seconds=first_answer_delay_seconds,

@@ -14,6 +14,7 @@ from fairnotice.engine.notice import (
     TERMINATE_NOTICE_MINUTES_MAX,
     TERMINATE_NOTICE_MINUTES_MIN,
 )
+from fairnotice.metadata.faults import SECONDS_MAX, FaultKind
 from fairnotice.words import (
     EventSource,
     EventStatus,
@@ -260,6 +261,45 @@ class Forecast(Shape):
     warnings: list[str]
 
 
+class FaultOn(Shape):
+    """A fault that is on: the endpoint misbehaves on purpose, towards one VM or towards all."""
+
+    id: str
+    fault: FaultKind
+    vm: str | None
+    # What they mean depends on the kind; null where they mean nothing.
+    seconds: float | None
+    since: datetime
+    # When it clears itself; null where it stays until somebody does.
+    ends_at: datetime | None
+
+
+class FaultMeaning(Shape):
+    """A kind of fault that there is."""
+
+    fault: FaultKind
+    sentence: str
+    # What its seconds are where they are left out, and what they mean.
+    seconds: float | None
+    seconds_mean: str
+    # Answers that it has spoiled since the process began.
+    spoiled: int
+
+
+class Faults(Shape):
+    """What is on now, and what there is."""
+
+    items: list[FaultOn]
+    next: str | None
+    kinds: list[FaultMeaning]
+
+
+class Cleared(Shape):
+    """Faults that were on and are not any more."""
+
+    cleared: list[str]
+
+
 class Problem(Shape):
     """Why not, and what to do about it (RFC 9457)."""
 
@@ -304,6 +344,7 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=30 * DAY)]
+FaultSeconds = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
 Weekday = Annotated[int, msgspec.Meta(ge=0, le=6)]
 MinuteOfDay = Annotated[int, msgspec.Meta(ge=0, le=24 * 60 - 1)]
 MinutesOfWeek = Annotated[int, msgspec.Meta(ge=1, le=7 * 24 * 60)]
@@ -385,6 +426,15 @@ class WindowBody(Body):
     weekdays: list[Weekday]
     start_minute: MinuteOfDay
     length_minutes: MinutesOfWeek
+
+
+class SetFault(Body):
+    """Which fault, towards which VM (none named: all), how much of it, and for how long."""
+
+    fault: FaultKind
+    vm: str | None = None
+    seconds: FaultSeconds | None = None
+    for_seconds: FaultSeconds | None = None
 
 
 class StartRollout(Body):

@@ -1,12 +1,14 @@
 """From the fleet's rows to what the control plane shows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from fairnotice.control import shapes
 from fairnotice.engine import Fleet
 from fairnotice.engine.answers import Accepted, Decision, Forecast
 from fairnotice.engine.ending import impact_key
+from fairnotice.metadata.faults import MEANINGS, FaultKind, On
 from fairnotice.model import Event, Impact, Node, Operation, Rollout, ScaleSet, Scope, Vm
 from fairnotice.words import ScopeKind
 
@@ -207,3 +209,30 @@ def forecast(decision: Decision) -> shapes.Forecast:
         ends_at=answer.ends_at,
         warnings=list(decision.warnings),
     )
+
+
+def fault(on: On) -> shapes.FaultOn:
+    """A fault that is on."""
+    found, lasts = on.fault, on.fault.for_seconds
+    return shapes.FaultOn(
+        id=found.id,
+        fault=found.kind,
+        vm=found.vm,
+        seconds=found.seconds,
+        since=on.since,
+        ends_at=None if lasts is None else on.since + timedelta(seconds=lasts),
+    )
+
+
+def fault_meanings(spoiled: Mapping[FaultKind, int]) -> list[shapes.FaultMeaning]:
+    """Every kind of fault, and how many answers it has spoiled."""
+    return [
+        shapes.FaultMeaning(
+            fault=kind,
+            sentence=meaning.sentence,
+            seconds=meaning.seconds,
+            seconds_mean=meaning.seconds_mean,
+            spoiled=spoiled.get(kind, 0),
+        )
+        for kind, meaning in MEANINGS.items()
+    ]

@@ -5,12 +5,12 @@ scope's document; readers hold on to pages, not to documents.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from fairnotice.metadata.replies import Reply, reply
-from fairnotice.model import Document, Scope
+from fairnotice.model import Document, Event, Scope
 from fairnotice.wire.document import knows, render_all
 from fairnotice.wire.versions import SCHEDULED_EVENTS
 from fairnotice.words import ScopeKind
@@ -124,10 +124,13 @@ class Board:
         page.answers = answers
         page.enabled = scope.enabled
         self.published_count += 1
-        if changed and page.waiters:
-            waiters, page.waiters = page.waiters, None
-            for waiter in waiters:
-                waiter.page_changed()
+        if changed:
+            _wake(page)
+
+    def wake(self, vm: str | None) -> None:
+        """What this VM, or every VM, is shown has changed although no document has."""
+        for page in [self.callers[vm].page] if vm in self.callers else list(self.pages.values()):
+            _wake(page)
 
     def remove_page(self, name: str) -> None:
         """Forget a scope."""
@@ -173,13 +176,13 @@ class Board:
         # A scope that nobody has enabled yet is shown as it will be if nothing is pending.
         enablings = scope.enablings + (not scope.enabled)
         if document.events:
-            return tuple(_answers(scope, document, enablings))
+            return _answers(scope, document, enablings)
         key = (scope.kind is ScopeKind.CLOUD_SERVICE, enablings, document.incarnation)
         answers = self._shared.get(key)
         if answers is None:
             if len(self._shared) >= _SHARED_MAX:
                 self._shared.clear()
-            answers = self._shared[key] = tuple(_answers(scope, document, enablings))
+            answers = self._shared[key] = _answers(scope, document, enablings)
         return answers
 
     # ---- First seen ----
@@ -225,6 +228,13 @@ def is_known(etags: frozenset[bytes], answer: Answer) -> bool:
     return answer.etag in etags or b"*" in etags
 
 
+def _wake(page: Page) -> None:
+    """Let those who wait for this page look at it."""
+    waiters, page.waiters = page.waiters or (), None
+    for waiter in waiters:
+        waiter.page_changed()
+
+
 def _move(caller: Caller, page: Page) -> None:
     """Show a VM another scope's page, and let it wait for that one if it waits."""
     before = caller.page
@@ -242,16 +252,27 @@ def _move(caller: Caller, page: Page) -> None:
             waiter.page_changed()
 
 
-def _answers(scope: Scope, document: Document, enablings: int) -> Iterator[Answer]:
+def _answers(scope: Scope, document: Document, enablings: int) -> tuple[Answer, ...]:
     # It never repeats over a disable and enable: the number of enablings only grows. Where there
     # is an event it is no other scope's either; of empty documents the same number is the same.
     etag = b'"%d-%d"' % (enablings, document.incarnation)
     if document.events:
         etag = b'"%d-%d-%d"' % (enablings, document.incarnation, scope.declared_revision)
+    return answers_of(render_all(document, scope.kind), document.events, etag)
+
+
+def answers_of(
+    bodies: Mapping[str, bytes], events: Sequence[Event], etag: bytes
+) -> tuple[Answer, ...]:
+    """A document in all api-versions, by its bodies, the events it shows and its quoted ETag."""
     header = b"ETag: %s\r\n" % etag
     unchanged = reply(304, headers=header)
-    bodies = render_all(document, scope.kind)
-    for version in SCHEDULED_EVENTS:
-        full = reply(200, bodies[version], headers=header)
-        events = frozenset(event.id for event in document.events if knows(version, event.type))
-        yield Answer(full, unchanged, etag.strip(b'"'), events)
+    return tuple(
+        Answer(
+            reply(200, bodies[version], headers=header),
+            unchanged,
+            etag.strip(b'"'),
+            frozenset(event.id for event in events if knows(version, event.type)),
+        )
+        for version in SCHEDULED_EVENTS
+    )

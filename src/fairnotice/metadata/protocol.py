@@ -13,21 +13,26 @@ from collections.abc import Coroutine, Hashable
 from typing import Any, cast
 
 from fairnotice.metadata.board import Caller, is_known
+from fairnotice.metadata.faults import SPOILING, STAND_INS, Fault, FaultKind
 from fairnotice.metadata.identity import Door, address_of, caller_at, nearest_names
 from fairnotice.metadata.rate import admit, retry_after_seconds
 from fairnotice.metadata.reading import Read, Reader, refusal
 from fairnotice.metadata.replies import NOT_MODIFIED, OK, Reply, compose, reply
 from fairnotice.metadata.request import NOT_FOUND, Request, Target
-from fairnotice.metadata.respond import Later, respond
-from fairnotice.metadata.waits import Held, approve, enable
+from fairnotice.metadata.respond import Later, refuse, respond
+from fairnotice.metadata.spoiled import spoiled, stand_in
+from fairnotice.metadata.waits import OVER, Held, approve, enable
 from fairnotice.metadata.worker import Worker
-from fairnotice.wire import faults
+from fairnotice.wire import error_bodies
 
 log = logging.getLogger(__name__)
 
-TOO_LARGE = reply(413, faults.TOO_LARGE)
-TIMED_OUT = reply(408, faults.TIMED_OUT)
-FAILED = reply(500, faults.FAILED)
+TOO_LARGE = reply(413, error_bodies.TOO_LARGE)
+TIMED_OUT = reply(408, error_bodies.TIMED_OUT)
+FAILED = reply(500, error_bodies.FAILED)
+
+# What an observer is told of a request that was dropped.
+NO_ANSWER = 0
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -184,9 +189,20 @@ class Connection(asyncio.Protocol):
         if isinstance(caller, Reply):
             self._write(request, caller)
             return
+        refused = refuse(request, self._count(caller, worker.monotonic()))
+        if refused is not None:
+            self._write(request, refused)
+        elif worker.faults.on:
+            self._meet_faults(read, caller)
+        else:
+            self._take(read, caller)
+
+    def _take(self, read: Read, caller: Caller) -> None:
+        """Answer a request with which nothing is wrong, or begin to wait."""
+        request, worker = read.request, self.worker
         now = worker.monotonic()
-        late = self._count(caller, now)
-        result = respond(request, caller, late, worker.describe, updating=worker.updating)
+        answer = worker.shown_to(caller, request.version)
+        result = respond(request, caller, answer, worker.describe)
         if isinstance(result, Reply):
             self._serve(request, caller, result, now)
         elif result is Later.HOLD:
@@ -197,6 +213,41 @@ class Connection(asyncio.Protocol):
             self._write(request._replace(close=True), TOO_LARGE)
         else:
             self._wait_for(self._approve(request, caller, read.body))
+
+    def _meet_faults(self, read: Read, caller: Caller) -> None:
+        """A fault is on, for this VM or for another."""
+        delay_seconds = self.worker.faults.delay_seconds(caller.name)
+        if delay_seconds:
+            self._wait_for(self._come_late(read, caller, delay_seconds))
+        else:
+            self._stand_in(read, caller)
+
+    async def _come_late(self, read: Read, caller: Caller, delay_seconds: float) -> None:
+        """Nothing is done for the request, nor said, until then."""
+        await asyncio.sleep(delay_seconds)
+        if self._caller_of(read.request) is caller:
+            self._stand_in(read, caller)
+        else:
+            self._turn_away(read.request)
+
+    def _stand_in(self, read: Read, caller: Caller) -> None:
+        """Answer in the service's place, or let it answer."""
+        faults, request = self.worker.faults, read.request
+        fault = faults.first_of(STAND_INS, caller.name)
+        if fault is None:
+            if self.worker.faults.of_document(caller.name):
+                # What it is shown may change with time alone: nothing is held.
+                read = read._replace(request=request._replace(wait_seconds=0))
+            self._take(read, caller)
+            return
+        faults.spoiled[fault.kind] += 1
+        answer = stand_in(fault)
+        if answer is None:
+            self._observe(request, NO_ANSWER)
+        if answer is None:
+            self._close()
+        else:
+            self._write(request, answer)
 
     def _fail(self, error: BaseException) -> None:
         """A fault of ours: it is logged, said, and the end of this connection."""
@@ -218,16 +269,22 @@ class Connection(asyncio.Protocol):
             return (
                 named
                 or request.early
-                or reply(404, faults.unknown_name(request.name, nearest_names(board, request.name)))
+                or reply(
+                    404, error_bodies.unknown_name(request.name, nearest_names(board, request.name))
+                )
             )
         self._recognise()
         return self.caller or request.early or self._stranger()
 
     def _stranger(self) -> Reply:
         if self.door.vm is not None:
-            return reply(403, faults.unknown_owner(self.door.vm))
-        unknown = faults.unknown_caller(self.address, hint=self.door.prefix_allowed)
+            return reply(403, error_bodies.unknown_owner(self.door.vm))
+        unknown = error_bodies.unknown_caller(self.address, hint=self.door.prefix_allowed)
         return reply(403, unknown)
+
+    def _turn_away(self, request: Request) -> None:
+        """The VM that asked is gone, or its address is another's now."""
+        self._write(request._replace(close=True), self._stranger())
 
     def _recognise(self) -> None:
         """Say who is at the other end: he may have been removed since, or have become known."""
@@ -244,12 +301,25 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, request: Request, caller: Caller, answer: Reply, now: float) -> None:
         """Write an answer, and take note where it is to a request for the document."""
+        fault = None
+        if self.worker.faults.on:
+            fault = self.worker.faults.first_of(SPOILING, caller.name)
+        if fault is not None:
+            request, answer = self._spoil(fault, request, answer)
         if request.target is Target.EVENTS and answer.status in (OK, NOT_MODIFIED):
             # First: where this fails, another answer is written.
             self.worker.served(request, caller, answer, now)
             if request.wait_seconds and not self._ended:
                 answer = _preferred(answer, request.wait_seconds)
         self._write(request, answer)
+
+    def _spoil(self, fault: Fault, request: Request, answer: Reply) -> tuple[Request, Reply]:
+        """What is written in place of an answer, and whether it is the last."""
+        found = spoiled(fault, request, answer)
+        if found is not answer:
+            self.worker.faults.spoiled[fault.kind] += 1
+        cut = fault.kind is FaultKind.CUT_OFF
+        return request._replace(close=True) if cut else request, found
 
     def _write(self, request: Request, answer: Reply) -> None:
         if self._closing:
@@ -261,13 +331,17 @@ class Connection(asyncio.Protocol):
         data = compose(answer, worker.date, close=request.close, kept=request.kept)
         if request.head:
             data = data[: data.index(b"\r\n\r\n") + 4]
+        # Before it is written: whoever reads the answer may look at once.
+        self._observe(request, answer.status)
         self.transport.write(data)
         worker.answers[answer.status, request.api_version] += 1
-        if worker.observer is not None and self.caller is not None:
-            worker.observer(self.caller.name, request, answer.status)
         self.deadline = now + worker.limits.idle_seconds_max
         if request.close:
             self._close()
+
+    def _observe(self, request: Request, status: int) -> None:
+        if self.worker.observer is not None and self.caller is not None:
+            self.worker.observer(self.caller.name, request, status)
 
     def _close(self) -> None:
         self._final = self._closing = True
@@ -346,11 +420,12 @@ class Connection(asyncio.Protocol):
     def _show(self, request: Request, caller: Caller, ends_at: float) -> None:
         """Answer with what is shown now; where that is known already, hold until then."""
         if self._caller_of(request) is not caller:
-            # The VM that asked is gone, or its address is another's now.
-            self._write(request._replace(close=True), self._stranger())
+            self._turn_away(request)
             return
+        if self.worker.faults.of_document(caller.name):
+            request, ends_at = request._replace(wait_seconds=0), OVER
         now = self.worker.monotonic()
-        answer = caller.page.answers[request.version]
+        answer = self.worker.shown_to(caller, request.version)
         known = is_known(request.etags, answer)
         if known and ends_at > now and not self._ended:
             self._waits = Held(self.worker, request, caller, ends_at, self._look_again)

@@ -14,10 +14,10 @@ import httptools
 from fairnotice.metadata.replies import Reply, reply
 from fairnotice.metadata.request import Raw, Request, Target, understand
 from fairnotice.metadata.worker import Limits
-from fairnotice.wire import faults
+from fairnotice.wire import error_bodies
 
-MALFORMED = reply(400, faults.MALFORMED)
-HEADERS_TOO_LARGE = reply(431, faults.HEADERS_TOO_LARGE)
+MALFORMED = reply(400, error_bodies.MALFORMED)
+HEADERS_TOO_LARGE = reply(431, error_bodies.HEADERS_TOO_LARGE)
 
 # RFC 9110: a method is any token. These the parser knows; to it, any other is written as one that
 # no path of ours takes.

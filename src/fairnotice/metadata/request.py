@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 from fairnotice.metadata.replies import Reply, reply
-from fairnotice.wire import faults, versions
+from fairnotice.wire import error_bodies, versions
 
 WAIT_SECONDS_MAX = 60
 
@@ -67,16 +67,18 @@ class Request(NamedTuple):
 
 
 # Answers that are the same for everybody.
-FORWARDED = reply(400, faults.FORWARDED)
-ORIGIN = reply(403, faults.ORIGIN)
-NOT_FOUND = reply(404, faults.NOT_FOUND)
-METADATA_HEADER = reply(400, faults.METADATA_HEADER)
-API_VERSION = reply(400, faults.API_VERSION)
-INSTANCE_API_VERSION = reply(400, faults.INSTANCE_API_VERSION)
-DUPLICATE_PARAMETER = reply(400, faults.DUPLICATE_PARAMETER)
-FORMAT = reply(400, faults.FORMAT)
-GET_ONLY = reply(405, faults.method_not_allowed("GET"), headers=b"Allow: GET\r\n")
-GET_AND_POST = reply(405, faults.method_not_allowed("GET, POST"), headers=b"Allow: GET, POST\r\n")
+FORWARDED = reply(400, error_bodies.FORWARDED)
+ORIGIN = reply(403, error_bodies.ORIGIN)
+NOT_FOUND = reply(404, error_bodies.NOT_FOUND)
+METADATA_HEADER = reply(400, error_bodies.METADATA_HEADER)
+API_VERSION = reply(400, error_bodies.API_VERSION)
+INSTANCE_API_VERSION = reply(400, error_bodies.INSTANCE_API_VERSION)
+DUPLICATE_PARAMETER = reply(400, error_bodies.DUPLICATE_PARAMETER)
+FORMAT = reply(400, error_bodies.FORMAT)
+GET_ONLY = reply(405, error_bodies.method_not_allowed("GET"), headers=b"Allow: GET\r\n")
+GET_AND_POST = reply(
+    405, error_bodies.method_not_allowed("GET, POST"), headers=b"Allow: GET, POST\r\n"
+)
 
 
 def understand(raw: Raw) -> Request:
@@ -204,7 +206,7 @@ def _late(
     if target is Target.EVENTS:
         verdict = versions.verdict(version)
         if verdict is versions.Verdict.NOT_THERE:
-            return reply(404, faults.version_not_there(version or ""))
+            return reply(404, error_bodies.version_not_there(version or ""))
         return None if verdict is versions.Verdict.SERVED else API_VERSION
     if versions.instance_verdict(version) is not versions.Verdict.SERVED:
         return INSTANCE_API_VERSION

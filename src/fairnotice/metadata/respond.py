@@ -1,19 +1,18 @@
-"""`respond`: from a request and who asks to the answer. It reads the board and changes nothing."""
+"""From a request and who asks to the answer. It reads the board and changes nothing."""
 
 from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
-from fairnotice.metadata.board import Caller, is_known
+from fairnotice.metadata.board import Answer, Caller, is_known
 from fairnotice.metadata.replies import JSON, OK, TEXT, Reply, reply
 from fairnotice.metadata.request import Request, Target
 from fairnotice.model import Node, Scope, Vm
-from fairnotice.wire import faults, instance, versions
+from fairnotice.wire import error_bodies, instance, versions
 
-UPDATING = reply(410, faults.UPDATING)
 VERSIONS = reply(200, versions.versions_document())
-NOT_READY = reply(503, faults.NOT_READY, headers=b"Retry-After: 1\r\n")
+NOT_READY = reply(503, error_bodies.NOT_READY, headers=b"Retry-After: 1\r\n")
 
 
 class Later(Enum):
@@ -38,25 +37,19 @@ class About(NamedTuple):
 Describe = Callable[[str], About | None]
 
 
-def respond(
-    request: Request,
-    caller: Caller,
-    retry_after_seconds: int,
-    describe: Describe,
-    *,
-    updating: bool = False,
-) -> Reply | Later:
-    """The answer to a VM that is known; 0 seconds where it has not asked too often."""
+def refuse(request: Request, retry_after_seconds: int) -> Reply | None:
+    """What is wrong with the request of a VM that is known; 0 seconds where it is not too often."""
     if request.early is not None:
         return request.early
     if retry_after_seconds and not request.post:
         return too_many(retry_after_seconds)
-    if request.late is not None:
-        return request.late
-    if updating:
-        return UPDATING
+    return request.late
+
+
+def respond(request: Request, caller: Caller, answer: Answer, describe: Describe) -> Reply | Later:
+    """The answer to a request with which nothing is wrong, where `answer` is the document."""
     if request.target is Target.EVENTS:
-        return _events(request, caller)
+        return _events(request, caller, answer)
     if request.target is Target.VERSIONS:
         return VERSIONS
     return _instance(request, describe(caller.name))
@@ -65,16 +58,14 @@ def respond(
 @lru_cache
 def too_many(retry_after_seconds: int) -> Reply:
     """The 429 of a VM that asks too often."""
-    return reply(429, faults.TOO_MANY, headers=b"Retry-After: %d\r\n" % retry_after_seconds)
+    return reply(429, error_bodies.TOO_MANY, headers=b"Retry-After: %d\r\n" % retry_after_seconds)
 
 
-def _events(request: Request, caller: Caller) -> Reply | Later:
+def _events(request: Request, caller: Caller, answer: Answer) -> Reply | Later:
     if request.post:
         return Later.APPROVE
-    page = caller.page
-    if not page.enabled:
+    if not caller.page.enabled:
         return Later.ENABLE
-    answer = page.answers[request.version]
     if not is_known(request.etags, answer):
         return answer.full
     return Later.HOLD if request.wait_seconds else answer.unchanged

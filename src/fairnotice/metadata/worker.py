@@ -9,12 +9,15 @@ from typing import Any, NamedTuple, TypeVar
 from fairnotice.clock import Clock
 from fairnotice.errors import Unavailable, UsageError
 from fairnotice.metadata import rate
-from fairnotice.metadata.board import Board, Caller
+from fairnotice.metadata.board import Answer, Board, Caller
 from fairnotice.metadata.crowd import Crowd
+from fairnotice.metadata.faulted_pages import Documents, FaultedPages
+from fairnotice.metadata.faults import OF_DOCUMENTS, Fault, Faults
 from fairnotice.metadata.rate import ROUNDING_SECONDS, Rate
 from fairnotice.metadata.replies import Reply
 from fairnotice.metadata.request import Request
 from fairnotice.metadata.respond import About, Describe
+from fairnotice.model import Document
 from fairnotice.wire.document import rfc1123
 from fairnotice.wire.versions import SCHEDULED_EVENTS
 
@@ -55,6 +58,10 @@ def _nothing_known(_: str) -> About | None:
     return None
 
 
+def _nothing_shown(_: str) -> Document | None:
+    return None
+
+
 class Worker:
     """One endpoint process, as far as its connections are concerned."""
 
@@ -66,6 +73,7 @@ class Worker:
         enable: Enable,
         describe: Describe = _nothing_known,
         *,
+        documents: Documents = _nothing_shown,
         rate_limit: Rate | None = rate.DEFAULT,
         limits: Limits | None = None,
         first_answer_delay_seconds: float = 0.0,
@@ -99,7 +107,8 @@ class Worker:
         self.held_count = 0
         # Commits under way, whether or not anybody still waits for them.
         self._commits: set[asyncio.Future[Any]] = set()
-        self._updating = False
+        self.faults = Faults(board, clock, self._fault_changed)
+        self.faulted = FaultedPages(self.faults, documents, clock)
         # Told of every answer, where a test wants to know what its client asks for. It is set
         # before the first request, since then no request is remembered: all go the long way.
         self.observer: Observer | None = None
@@ -141,13 +150,21 @@ class Worker:
             self.board.note(caller, answer, self.clock.wall())
         return answer.full
 
+    def shown_to(self, caller: Caller, version: int) -> Answer:
+        """The document as a VM is shown it on the long way."""
+        answers = self.faulted.answers(caller) if self.faults.on else None
+        return (answers or caller.page.answers)[version]
+
     def served(self, request: Request, caller: Caller, shown: Reply, now: float) -> None:
         """A request for the document was answered 200 or 304 on the long way: it counts."""
-        page = caller.page
         caller.asked_at = now
-        self.board.heard(page, now)
-        self._long_polls += not request.post
-        answer = page.answers[request.version]
+        self.board.heard(caller.page, now)
+        if request.post:
+            return
+        self._long_polls += 1
+        answer = self.shown_to(caller, request.version)
+        if shown is answer.full or shown is answer.unchanged:
+            self.faults.spoiled.update(self.faulted.kinds(caller.name))
         if shown is answer.full and caller.served is not answer:
             self.board.note(caller, answer, self.clock.wall())
 
@@ -174,21 +191,18 @@ class Worker:
 
     def remember(self, data: bytes, request: Request) -> None:
         """The same bytes are the same request from now on."""
-        if len(data) <= KNOWN_BYTES_MAX and not self._updating and self.observer is None:
+        if len(data) <= KNOWN_BYTES_MAX and not self.faults.on and self.observer is None:
             if len(self.known) >= KNOWN_MAX:
                 self.known.clear()
             self.known[data] = request
 
-    @property
-    def updating(self) -> bool:
-        """Whether the service is being updated: every request is answered 410 (fault injection)."""
-        return self._updating
-
-    @updating.setter
-    def updating(self, updating: bool) -> None:
+    def _fault_changed(self, fault: Fault) -> None:
+        """A fault was set or cleared."""
         # A request that is not known takes the long way, so the others need not look.
         self.known.clear()
-        self._updating = updating
+        self.faulted.forget(fault)
+        if fault.kind in OF_DOCUMENTS:
+            self.board.wake(fault.vm)
 
     def sweep(self) -> None:
         """End what has taken too long, and see how many polls came since last time."""
@@ -199,3 +213,4 @@ class Worker:
             self.polls_per_second = (polls - self._polls_swept) / passed
         self._polls_swept, self._swept_at = polls, now
         self.crowd.sweep(now)
+        self.faults.sweep()

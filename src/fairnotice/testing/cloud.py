@@ -8,7 +8,9 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event as Signal
 from types import TracebackType
@@ -28,6 +30,7 @@ from fairnotice.control.shapes import Accepted
 from fairnotice.drivers.simulated.durations import Durations
 from fairnotice.engine import AZURE, Decision, Fleet, Refusal, Timing
 from fairnotice.engine.commands import Command, Heard, ReportServed
+from fairnotice.metadata.faults import Fault, FaultKind
 from fairnotice.metadata.rate import Rate
 from fairnotice.testing.backstage import Backstage, backstage
 from fairnotice.testing.cloud_core import Approval, Asked, CloudCore
@@ -239,6 +242,44 @@ class Cloud:
         """Let the law know what the endpoint has served; a service does so every second."""
         self.call(self.core.hand_on())
 
+    # ---- Faults ----
+
+    def set_fault(
+        self,
+        kind: FaultKind | str,
+        *,
+        vm: str | None = None,
+        seconds: float | None = None,
+        for_seconds: float | None = None,
+    ) -> str:
+        """Let the endpoint misbehave, towards this VM or all (docs/guides/faults.md); its id.
+
+        `for_seconds` are of real time, since it is the endpoint that misbehaves.
+        """
+        fault = Fault(_fault_kind(kind), vm, seconds, for_seconds)
+        return self.inside(lambda: self.core.worker.faults.set(fault)).fault.id
+
+    def clear_faults(self, *ids: str) -> None:
+        """Let it behave again: these faults, or all, are off."""
+        faults = self.core.worker.faults
+        for name in ids:
+            self.inside(partial(faults.clear, name))
+        if not ids:
+            self.inside(faults.clear_all)
+
+    @contextmanager
+    def fault(self, kind: FaultKind | str, **how: Any) -> Iterator[None]:  # noqa: ANN401
+        """A fault that is on inside of the block; how it is set is as for `set_fault`.
+
+        with cloud.fault("empty-body", vm="web-0"):
+            client.poll_once()
+        """
+        name = self.set_fault(kind, **how)
+        try:
+            yield
+        finally:
+            self.clear_faults(name)
+
     # ---- Time ----
 
     @property
@@ -317,6 +358,10 @@ class Cloud:
     def inside(self, look: Callable[[], Value]) -> Value:
         """What this returns when it is called in the cloud's own thread, between two commits."""
         return self.call(self._backstage.inside(look))
+
+
+def _fault_kind(word: str) -> FaultKind:
+    return named("fault", {kind.value: kind for kind in FaultKind}, word)
 
 
 def _pauses(seconds: float) -> Iterator[float]:

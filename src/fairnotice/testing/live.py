@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from fairnotice.clock import Clock
-from fairnotice.control.publishing import describe, publish
+from fairnotice.control.publishing import describe, publish, shown_in
 from fairnotice.control.serving import served_report, unknown_events
 from fairnotice.engine import AZURE, Decision, Refusal, Timing
 from fairnotice.engine.commands import Approve, Command, Heard, ReportServed
@@ -52,6 +52,7 @@ class LiveStage(Stage):
             self._approve,
             self._enable,
             lambda vm: describe(self.fleet, vm),
+            documents=lambda scope: shown_in(self.fleet, scope),
             rate_limit=rate_limit,
             limits=limits,
             first_answer_delay_seconds=first_answer_delay_seconds,

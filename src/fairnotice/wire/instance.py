@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
 from fairnotice.model import Node, Scope, Vm
-from fairnotice.wire import faults
+from fairnotice.wire import error_bodies
 from fairnotice.words import Priority, ScopeKind
 
 Element: TypeAlias = "str | list[Element] | dict[str, Element]"
@@ -57,7 +57,7 @@ class Facts(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What an element comes to: a status, and the element or the body of a fault."""
+    """What an element comes to: a status, and the element or the body of an error."""
 
     status: int
     body: bytes
@@ -268,12 +268,12 @@ def answer(facts: Facts, path: Sequence[str], version: str, *, text: bool) -> An
     for name in path:
         found = _children(element).get(name.lower())
         if found is None:
-            return Answer(404, faults.NO_SUCH_ELEMENT)
+            return Answer(404, error_bodies.NO_SUCH_ELEMENT)
         element = found[1]
     if text:
         return Answer(200, _as_text(element).encode("utf-8", "backslashreplace"))
     if isinstance(element, str):
-        return Answer(400, faults.LEAF_WITHOUT_TEXT)
+        return Answer(400, error_bodies.LEAF_WITHOUT_TEXT)
     written = json.dumps(element, ensure_ascii=False, separators=(",", ":"))
     return Answer(200, written.encode("utf-8", "backslashreplace"))
 

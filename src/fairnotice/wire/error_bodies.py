@@ -17,9 +17,9 @@ _SHOWN_IDS = 10
 
 
 def _body(text: str, **more: Sequence[str]) -> bytes:
-    fault = json.dumps({"error": text, **more}, ensure_ascii=False, separators=(",", ":"))
+    written = json.dumps({"error": text, **more}, ensure_ascii=False, separators=(",", ":"))
     # Half of a surrogate pair is no UTF-8; written as \udXXX it is still JSON.
-    return fault.encode("utf-8", "backslashreplace")
+    return written.encode("utf-8", "backslashreplace")
 
 
 def _invalid_version(newest: Sequence[str]) -> bytes:
@@ -82,6 +82,7 @@ def unknown_caller(address: str, *, hint: bool) -> bytes:
 NOT_FOUND = _body(
     "Not found. There are /metadata/scheduledevents, /metadata/instance and /metadata/versions"
 )
+NOT_THERE = _body("Not found. The service is not there now; try again later")
 NO_SUCH_ELEMENT = _body(
     "Not found. The instance document has no such element; "
     "ask its parent with format=text for the names"
@@ -121,6 +122,7 @@ def method_not_allowed(allow: str) -> bytes:
 FAILED = _body(
     "Internal server error. The request may be right; the service has logged what failed"
 )
+SERVICE_ERROR = _body("Internal server error. The request may be right; try again later")
 NO_APPROVALS_NOW = _body(
     "Service unavailable. The approval could not be recorded; "
     "send it again after as many seconds as Retry-After says"
