@@ -12,6 +12,7 @@ import sys
 import time
 from collections import deque
 from http.client import HTTPException
+from typing import Any
 from urllib.request import Request, urlopen
 
 AZURE = "http://169.254.169.254"
@@ -52,13 +53,14 @@ class Worker:
             if event["EventStatus"] == "Scheduled" and not self.jobs:
                 self._ask({"StartRequests": [{"EventId": event["EventId"]}]})
 
-    def _ask(self, body: dict[str, object] | None = None) -> dict[str, list[dict[str, object]]]:
+    def _ask(self, body: dict[str, Any] | None = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
         request = Request(self._url, data, {"Metadata": "true"})
         with urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             text = answer.read()
         # Descriptions were seen with raw control characters in them.
-        return json.loads(text, strict=False) if body is None else {}
+        document: dict[str, Any] = json.loads(text, strict=False) if body is None else {}
+        return document
 
 
 def main() -> None:

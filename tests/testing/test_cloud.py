@@ -11,6 +11,7 @@ from urllib.error import URLError
 
 import pytest
 
+from fairnotice.clock import SystemClock
 from fairnotice.errors import UnknownName, UsageError
 from fairnotice.metadata.rate import DEFAULT
 from fairnotice.testing import Cloud, CloudRefused
@@ -340,7 +341,7 @@ def test_clouds_do_not_know_of_each_other(cloud):
 
 def test_the_clock_begins_now_and_stands_still():
     """So that a client that looks at its own clock finds NotBefore ahead of it."""
-    before = datetime.now(UTC)
+    before = SystemClock().wall()
     with Cloud() as cloud:
         assert timedelta(0) <= before - cloud.now < timedelta(seconds=5)
         began = cloud.now

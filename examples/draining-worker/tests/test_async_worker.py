@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-
 from draining_worker import Worker
 
 

@@ -1,7 +1,6 @@
 """The worker in the test's own process."""
 
 import pytest
-
 from draining_worker import Worker
 
 
