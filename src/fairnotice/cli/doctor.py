@@ -13,6 +13,7 @@ from contextlib import closing
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.util import find_spec
 from pathlib import Path
@@ -193,7 +194,8 @@ def _metadata(url: str, *, reachable: bool) -> Finding:
     if status not in METADATA_STATUSES or not _is_ours(body):
         sentence = f"What answers at {url} ({status}) is no metadata endpoint of fairnotice."
         return wrong("metadata", f"{sentence} Check --metadata-url or FAIRNOTICE_METADATA_URL.")
-    return fine("metadata", f"{url} answers ({status} to one who is no VM).")
+    whom = " to one who is no VM" if status == HTTPStatus.FORBIDDEN else ""
+    return fine("metadata", f"{url} answers ({status}{whom}).")
 
 
 def _asked_for_metadata(url: str) -> tuple[int, bytes]:
