@@ -252,7 +252,7 @@ def test_it_needs_no_root(service, around):
 @pytest.mark.parametrize(
     ("before", "why"),
     [
-        ((sys.executable, FORBIDDEN), "a seccomp filter forbids it, as containers have one."),
+        ((sys.executable, FORBIDDEN), "a seccomp filter is on, as containers have one (start the"),
         (NONE_LEFT, "user.max_user_namespaces is 0. Allow some (sudo sysctl -w user.max_user_"),
     ],
     ids=["seccomp", "limit"],
