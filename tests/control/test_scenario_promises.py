@@ -51,6 +51,7 @@ def a_vm(name, update_domain):
     """A VM of the set."""
     return shapes.Vm(
         name=name,
+        computer_name=name,
         scope=SCOPE if name.startswith("web") else f"vm:{name}",
         node="node-0",
         fault_domain=0,

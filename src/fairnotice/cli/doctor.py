@@ -13,6 +13,7 @@ from contextlib import closing
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.util import find_spec
 from pathlib import Path
@@ -98,7 +99,7 @@ def findings(session: Session) -> Iterator[Finding]:
     if not mistyped:
         yield fine("settings", f"Read from {path}." if path.exists() else "No file; all is well.")
     reachable = yield from _control_plane(session)
-    yield _metadata(_metadata_url(known), reachable=reachable)
+    yield _metadata(settings.metadata_url(known), reachable=reachable)
     yield _store(known["store"].value)
     if not reachable:
         for name in PORTS:
@@ -196,12 +197,6 @@ def _faults(remote: Remote) -> Iterator[Finding]:
         yield fine("faults", "None is on.")
 
 
-def _metadata_url(known: dict[str, settings.Known]) -> str:
-    """Where metadata is said to be; left out, where `up` serves it."""
-    url = known["metadata_url"]
-    return f"http://{known['metadata'].value}" if url.origin == settings.DEFAULT else url.value
-
-
 def _metadata(url: str, *, reachable: bool) -> Finding:
     try:
         status, body = _asked_for_metadata(url)
@@ -214,7 +209,8 @@ def _metadata(url: str, *, reachable: bool) -> Finding:
     if status not in METADATA_STATUSES or not _is_ours(body):
         sentence = f"What answers at {url} ({status}) is no metadata endpoint of fairnotice."
         return wrong("metadata", f"{sentence} Check --metadata-url or FAIRNOTICE_METADATA_URL.")
-    return fine("metadata", f"{url} answers ({status} to one who is no VM).")
+    whom = " to one who is no VM" if status == HTTPStatus.FORBIDDEN else ""
+    return fine("metadata", f"{url} answers ({status}{whom}).")
 
 
 def _asked_for_metadata(url: str) -> tuple[int, bytes]:

@@ -8,6 +8,9 @@ REFUSED = 1
 WRONG_USAGE = 2
 NOT_FOUND = 3
 UNREACHABLE = 4
+# What a shell says of a command that is no program, and of one that is not there.
+NO_PROGRAM = 126
+NOT_THERE = 127
 # What a shell says of a program that was ended by Ctrl-C, or whose reader went away.
 INTERRUPTED = 130
 NOBODY_READS = 141
@@ -20,6 +23,8 @@ MEANINGS = {
     "asked for.",
     NOT_FOUND: "Nobody has this name or id; those that are near are named.",
     UNREACHABLE: "No control plane answers there.",
+    NO_PROGRAM: "Of `as`: the command may not be run.",
+    NOT_THERE: "Of `as`: there is no such command. (One that was run ends with its own code.)",
     INTERRUPTED: "Ended by Ctrl-C.",
     NOBODY_READS: "Nobody reads any more what is printed (`head`).",
 }

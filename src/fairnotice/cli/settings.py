@@ -124,7 +124,7 @@ SETTINGS: tuple[Setting, ...] = (
         "metadata_url",
         "http://HOST:PORT",
         _always("http://127.0.0.1:8169"),
-        "the metadata endpoint that doctor asks; left out, that of up",
+        "the metadata endpoint that doctor and as ask; left out, that of up",
         _is_url,
     ),
     Setting(
@@ -183,6 +183,12 @@ def of_options(
     environ = os.environ if environ is None else environ
     flags = {name: getattr(options, name, None) for name in BY_NAME}
     return effective(flags, environ, config_file(options, environ))
+
+
+def metadata_url(known: Mapping[str, Known]) -> str:
+    """Where metadata is said to be; left out, where `up` serves it."""
+    url = known["metadata_url"]
+    return f"http://{known['metadata'].value}" if url.origin == DEFAULT else url.value
 
 
 def fill(options: argparse.Namespace) -> None:

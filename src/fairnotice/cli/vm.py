@@ -97,6 +97,7 @@ def _picture(session: Session, vm: dict[str, Any]) -> None:
     shown.facts(
         shown.title(vm["name"], shown.styled(vm["power"])),
         (
+            ("computer name", vm["computer_name"] if vm["computer_name"] != vm["name"] else None),
             ("scope", vm["scope"]),
             ("node", f"{vm['node']} (fault domain {vm['fault_domain']})" if vm["node"] else None),
             ("update domain", _text(vm["update_domain"])),

@@ -50,6 +50,8 @@ class Vm(Shape):
     """A virtual machine."""
 
     name: str
+    # What the system inside is called, which in a scale set is not the VM's name.
+    computer_name: str
     scope: str
     node: str | None
     fault_domain: int | None

@@ -10,6 +10,7 @@ from fairnotice.engine.answers import Accepted, Decision, Forecast
 from fairnotice.engine.ending import impact_key
 from fairnotice.metadata.faults import MEANINGS, FaultKind, On
 from fairnotice.model import Event, Impact, Node, Operation, Rollout, ScaleSet, Scope, Vm
+from fairnotice.wire.instance import computer_name
 from fairnotice.words import ScopeKind
 
 
@@ -20,6 +21,7 @@ def vm(fleet: Fleet, row: Vm) -> shapes.Vm:
     events = fleet.events_in_scope.get(row.scope, ())
     return shapes.Vm(
         name=row.name,
+        computer_name=computer_name(row, fleet.scopes[row.scope]),
         scope=row.scope,
         node=row.node,
         fault_domain=None if node is None else node.fault_domain,

@@ -82,7 +82,7 @@ def facts_of(
         subscription_id=subscription_id,
         resource_group=vm.resource_group,
         resource_id=f"{providers}/{_resource(vm, scope)}",
-        computer_name=_computer_name(vm, scope),
+        computer_name=computer_name(vm, scope),
         # 02 in front: an address of nobody's make.
         mac=f"02{vm_id.hex[:10]}".upper(),
         addresses=vm.addresses,
@@ -119,7 +119,7 @@ def _instance_number(vm: Vm, scope: Scope) -> str:
     return number if scale_set == scope.of and re.fullmatch("[0-9]{1,9}", number) else ""
 
 
-def _computer_name(vm: Vm, scope: Scope) -> str:
+def computer_name(vm: Vm, scope: Scope) -> str:
     """The host name, which is not the resource name in a scale set: there `batch00001b`."""
     number = _instance_number(vm, scope)
     if not number:
