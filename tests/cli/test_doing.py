@@ -45,15 +45,15 @@ def test_a_command_says_which_events_announce_it(fairnotice):
     assert len(ended.out.splitlines()[-1].split()[0]) == 36
 
 
-def test_several_vms_are_asked_for_one_by_one(fairnotice):
-    """One table for people, a list of answers for programs."""
+def test_several_vms_are_one_request(fairnotice):
+    """One answer with an operation and an event for each VM, all of the same request."""
     ended = fairnotice("vm", "redeploy", "FrontEnd_IN_1", "batch_1", "--json")
 
     assert ended.code == 0
-    assert [answer["events"][0]["resources"] for answer in ended.json] == [
-        ["FrontEnd_IN_1"],
-        ["batch_1"],
-    ]
+    vms = [event["resources"] for event in ended.json["events"]]
+    assert vms == [["FrontEnd_IN_1"], ["batch_1"]]
+    request = ended.json["id"]
+    assert ended.json["operations"] == [f"{request}.0", f"{request}.1"]
 
 
 def test_a_wrong_name_among_several_stops_all_of_them(fairnotice):
@@ -74,13 +74,14 @@ def test_what_the_law_refuses_ends_with_1(fairnotice):
     )
 
 
-def test_one_refusal_among_several_is_said_and_the_others_are_done(fairnotice):
-    """The exit code is that of the refusal."""
+def test_one_refusal_among_several_vms_refuses_all(fairnotice):
+    """It says which VM is the reason, and that the others are left alone."""
     ended = fairnotice("vm", "evict", "spot_1", "batch_2")
 
-    assert ended.code == 1
-    assert "spot_1: evict" in ended.out
-    assert "batch_2: batch_2 is a Regular VM" in ended.err
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("batch_2 is a Regular VM and is never evicted.")
+    assert ended.err.endswith("So nothing is done to any of the 2 VMs.\n")
+    assert fairnotice("vm", "show", "spot_1", "--json").json["events"] == []
 
 
 def test_an_event_is_postponed_and_canceled(fairnotice):

@@ -152,15 +152,19 @@ def test_a_mistyped_id_is_answered_with_the_nearest(fairnotice):
 
 def test_one_refusal_among_several_is_in_the_list(fairnotice):
     """Each answer says whose it is, and what was refused."""
-    ended = fairnotice("vm", "evict", "batch_2", "spot_1", "--json")
+    later = ("--not-before", "+1h", "--json")
+    events = fairnotice("vm", "restart", "web-1", "web-2", *later).json["events"]
+    started, waiting = (event["id"] for event in events)
+    fairnotice("event", "approve", started)
+    ended = fairnotice("event", "cancel", started, waiting, "--json")
 
     assert ended.code == 1
-    assert [one["name"] for one in ended.json] == ["batch_2", "spot_1"]
-    assert "never evicted" in ended.json[0]["error"]
+    assert [one["name"] for one in ended.json] == [started, waiting]
+    assert "has started" in ended.json[0]["error"]
     assert ended.json[0]["events"] == []
     assert ended.json[1]["error"] is None
-    assert ended.json[1]["events"][0]["resources"] == ["spot_1"]
-    assert "by itself" in fairnotice("vm", "evict", "--help").out
+    assert [event["id"] for event in ended.json[1]["events"]] == [waiting]
+    assert "by itself" in fairnotice("event", "cancel", "--help").out
 
 
 def test_where_nobody_listens_it_is_said_why_no_event_was_made():

@@ -137,6 +137,31 @@ def test_head_says_what_get_would(looked_at):
 # ---- Doing ----
 
 
+def test_rule_17_several_vms_are_one_request_all_or_none(served):
+    """One address for several; a VM that is refused refuses all, and is named."""
+    later = {"not_before": in_minutes(60)}
+    both = served.post("/v1/vms:restart", {"vms": ["web-0", "web-1"], **later}, Idempotency_Key="k")
+    assert both.status == 202
+    assert [event["resources"] for event in both.json["events"]] == [["web-0"], ["web-1"]]
+    operations = [served.get(f"/v1/operations/{one}").json for one in both.json["operations"]]
+    assert {one["request"] for one in operations} == {both.json["id"]}
+    again = served.post(
+        "/v1/vms:restart", {"vms": ["web-0", "web-1"], **later}, Idempotency_Key="k"
+    )
+    assert again.json["id"] == both.json["id"]
+
+    served.post("/v1/vms/web-2/stop")
+    refused = served.post("/v1/vms:restart", {"vms": ["db", "web-2"]}).problem
+    unknown = served.post("/v1/vms:stop", {"vms": ["db", "web-9"]}).problem
+    nobody = served.post("/v1/vms:delete", {"vms": []}).problem
+    assert (refused["status"], refused["rule"]) == (409, 20)
+    assert refused["detail"].startswith("web-2 ")
+    assert (unknown["status"], unknown["nearest"][0]) == (404, "web-0")
+    assert (nobody["status"], nobody["field"]) == (422, "vms")
+    db = served.get("/v1/vms/db").json
+    assert (db["events"], db["power"]) == ([], "running")
+
+
 @pytest.mark.parametrize(
     ("path", "body", "event_type"),
     [

@@ -144,7 +144,7 @@ class Remote:
         body: Any,  # noqa: ANN401, JSON
         timeout_seconds: float | None,
     ) -> HTTPResponse:
-        target = "/".join((self._base, *(quote(part, safe="") for part in path)))
+        target = "/".join((self._base, *(quote(part, safe=":") for part in path)))
         if query:
             target += "?" + urlencode(query)
         content = None if body is None else json.dumps(body)

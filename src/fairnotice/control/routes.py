@@ -112,6 +112,10 @@ async def _on_vm(what: str, call: Call) -> object:
     return await call.service.on_vms(what, (call.name,), call.who, call.body)
 
 
+async def _on_vms(what: str, call: Call) -> object:
+    return await call.service.on_vms(what, tuple(call.body.vms), call.who, call.body)
+
+
 async def _on_node(what: str, call: Call) -> object:
     return await call.service.on_node(what, call.name, call.who, call.body)
 
@@ -133,17 +137,27 @@ def _document(call: Call) -> bytes:
 
 def _vm_routes() -> Iterable[Route]:
     for what in VM_OPERATIONS:
-        takes = shapes.OnVm if what in ("restart", "redeploy") else shapes.Nothing
-        yield Route(
-            "POST",
-            f"/v1/vms/{{name}}/{what}",
-            f"{what.capitalize()} a VM.",
-            partial(_on_vm, what),
-            shapes.Accepted,
-            takes,
-            status=202,
-            remembered=True,
-        )
+        planned = what in ("restart", "redeploy")
+        # A colon, since /v1/vms/restart is the address of a VM that is called so.
+        for path, whom, handle, takes in (
+            ("/v1/vms/{name}/", "a VM", _on_vm, shapes.OnVm if planned else shapes.Nothing),
+            (
+                "/v1/vms:",
+                "several VMs, all or none",
+                _on_vms,
+                shapes.PlannedOnVms if planned else shapes.OnVms,
+            ),
+        ):
+            yield Route(
+                "POST",
+                f"{path}{what}",
+                f"{what.capitalize()} {whom}.",
+                partial(handle, what),
+                shapes.Accepted,
+                takes,
+                status=202,
+                remembered=True,
+            )
 
 
 def _node_routes() -> Iterable[Route]:

@@ -177,7 +177,7 @@ class Service:
     # ---- VMs and scale sets ----
 
     async def on_vms(
-        self, what: str, vms: tuple[str, ...], who: Who, body: shapes.OnVm | None = None
+        self, what: str, vms: tuple[str, ...], who: Who, body: shapes.Body | None = None
     ) -> Result:
         """Restart, redeploy, evict, delete, stop, start or deallocate VMs: all or none."""
         for vm in vms:

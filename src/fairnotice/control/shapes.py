@@ -307,6 +307,7 @@ Seconds = Annotated[int, msgspec.Meta(ge=0, le=30 * DAY)]
 Weekday = Annotated[int, msgspec.Meta(ge=0, le=6)]
 MinuteOfDay = Annotated[int, msgspec.Meta(ge=0, le=24 * 60 - 1)]
 MinutesOfWeek = Annotated[int, msgspec.Meta(ge=1, le=7 * 24 * 60)]
+Named = Annotated[list[str], msgspec.Meta(min_length=1)]
 TerminateNotice = Annotated[
     int, msgspec.Meta(ge=TERMINATE_NOTICE_MINUTES_MIN, le=TERMINATE_NOTICE_MINUTES_MAX)
 ]
@@ -334,6 +335,18 @@ class Planned(Body):
 
 class OnVm(Planned):
     """Restart and redeploy: not before this instant, or the notice, whichever is later."""
+
+
+class OnVms(Body):
+    """Several VMs at once: all of them, or none."""
+
+    vms: Named
+
+
+class PlannedOnVms(Planned, kw_only=True):
+    """The same for restart and redeploy."""
+
+    vms: Named
 
 
 class OnNode(Planned):
