@@ -1,6 +1,8 @@
 """Doing: VMs, events, scale sets, nodes and rollouts, from the announcement to the refusal."""
 
-from tests.cli.typed import wait_until
+from functools import partial
+
+from tests.cli.typed import served, typed, wait_until
 
 
 def announced(ended) -> str:
@@ -188,6 +190,70 @@ def test_a_dry_run_says_what_would_happen(fairnotice):
     assert "ANNOUNCED" in shown.out
     assert len(fairnotice(*words, "--json").json["order"]) == 6
     assert len(fairnotice("rollout", "list", "--json").json["items"]) == before
+
+
+def test_a_dry_run_says_who_is_in_the_way(fairnotice):
+    """On paper with the rest of it, and each node is named once in its line."""
+    busy = fairnotice("node", "maintain", "node-3", "--not-before", "+1h", "--json")
+    shown = fairnotice("rollout", "start", "node-3", "--dry-run")
+    fairnotice("operation", "cancel", busy.json["operations"][0])
+
+    assert (shown.code, shown.err) == (0, "")
+    (line,) = [line for line in shown.out.splitlines() if "has an operation" in line]
+    assert line.split(maxsplit=1) == ["node-3", "has an operation announced or under way"]
+
+
+def test_nodes_of_a_rollout_say_why_they_wait():
+    """For their turn, for a scope that is left in peace, or for somebody to resume it."""
+    with served() as there:
+        fairnotice = partial(typed, url=there.url)
+        name = fairnotice("rollout", "start", "node-5", "node-0", "node-2", "--json").json["id"]
+        shown = fairnotice("rollout", "show", name).out
+        fairnotice("rollout", "pause", name)
+        paused = fairnotice("rollout", "show", name).out
+
+    whys = [line.split(maxsplit=2)[2] for line in shown.splitlines()[-2:]]
+    assert whys[0] == "waits for its turn: 1 at once"
+    assert whys[1] == "host-update on node-5 has another domain of scale-set:spot:0"
+    assert "the rollout is paused" in paused
+
+
+# ---- Operations ----
+
+
+def test_an_operation_is_listed_shown_and_taken_back(fairnotice):
+    """By its id, or how that begins; its events go with it."""
+    words = ("vm", "restart", "FrontEnd_IN_0", "FrontEnd_IN_1", "--not-before", "+1h", "--json")
+    asked = fairnotice(*words).json
+    first, second = asked["operations"]
+    listed = fairnotice("operation", "list").out
+    shown = fairnotice("operation", "show", first).out
+    one = fairnotice("operation", "cancel", first)
+    rest = fairnotice("operation", "cancel", asked["id"])
+
+    assert first in listed
+    assert shown.startswith("restart of FrontEnd_IN_0")
+    assert asked["events"][0]["id"] in shown
+    assert one.out == "restart of FrontEnd_IN_0  ·  Canceled\n"
+    assert "restart of FrontEnd_IN_1  ·  Canceled" in rest.out
+    assert second not in fairnotice("operation", "list").out
+    assert second in fairnotice("operation", "list", "--all").out
+    assert fairnotice("operation", "show", "nothing").code == 3
+
+
+def test_what_a_refusal_names_can_be_looked_at(fairnotice):
+    """An event where there is one; else the operation, of which nobody was told."""
+    event = announced(fairnotice("vm", "restart", "db", "--json"))
+    fairnotice("event", "approve", event)
+    told = fairnotice("event", "cancel", event)
+    stopped = fairnotice("vm", "stop", "batch_0", "--json").json["operations"][0]
+    untold = fairnotice("operation", "cancel", stopped)
+
+    for refused in (told, untold):
+        assert refused.code == 1
+        words = refused.err.rpartition(": fairnotice ")[2].split()
+        assert fairnotice(*words).code == 0, refused.err
+    assert f"fairnotice operation show {stopped}" in untold.err
 
 
 def test_a_rollout_wants_nodes(fairnotice):

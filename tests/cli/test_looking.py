@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.typed import Terminal, typed
 
-LISTS = ("vm", "node", "scale-set", "rollout", "event")
+LISTS = ("vm", "node", "scale-set", "rollout", "operation", "event")
 
 
 @pytest.mark.parametrize("group", LISTS)

@@ -132,7 +132,9 @@ def _picture(session: Session, event: dict[str, Any]) -> None:
             ("reason", event["reason"]),
         ),
     )
-    shown.hint(f"Its story: fairnotice event history {event['id'][: shown.SHORT]}")
+    # What is over for a day is known by its whole id only.
+    name = event["id"] if event["gone_at"] else event["id"][: shown.SHORT]
+    shown.hint(f"Its story: fairnotice event history {name}")
 
 
 def headline(event: dict[str, Any]) -> Text:

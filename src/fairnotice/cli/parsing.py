@@ -159,13 +159,13 @@ def names(
     parser: argparse.ArgumentParser, kind: str, *, many: bool = True, what: str = ""
 ) -> argparse.Action:
     """The names of VMs, nodes, events … that a command is about."""
-    metavar = "ID" if kind in ("events", "rollouts") else "NAME"
+    by_id = kind in ("events", "operations", "rollouts")
     action = parser.add_argument(
         "names" if many else "name",
         nargs="+" if many else None,
         type=some_name,
-        metavar=metavar,
-        help=what or {"events": "its id, or how that begins"}.get(kind, "its name"),
+        metavar="ID" if by_id else "NAME",
+        help=what or ("its id, or how that begins" if by_id else "its name"),
     )
     setattr(action, NAMES_OF, kind)
     return action

@@ -1,6 +1,7 @@
 """The control plane as a client sees it: JSON over HTTP, and its problems as sentences."""
 
 import json
+import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -25,6 +26,8 @@ PROBLEMS = "urn:fairnotice:problem:"
 NO_ADDRESS = (f"{PROBLEMS}no-address", f"{PROBLEMS}no-method")
 # Far beyond any revision: the feed answers with the state as it is, and goes on from there.
 FROM_NOW = 2**53 - 1
+# What the law names when there is no event; an idempotency key may look like it.
+_OPERATION = re.compile(r"(?<!key )\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(\.\d+)?\b")
 
 
 class Unreachable(CommandFailed):
@@ -217,8 +220,12 @@ def failure(problem: Mapping[str, Any]) -> CommandFailed:
     sentence = str(problem["detail"])
     if problem.get("field"):
         sentence = f"{problem['field']}: {sentence}"
+    unknown = str(problem.get("type", "")).endswith(":not-found")
     event = problem.get("event")
     if event:
-        sentence += f" It is event {event}: fairnotice event show {event[:8]}"
-    unknown = str(problem.get("type", "")).endswith(":not-found")
+        which = "See" if event in sentence else f"It is event {event}"
+        sentence += f" {which}: fairnotice event show {event[:SHORT_CHARACTERS]}"
+    elif not unknown and (operation := _OPERATION.search(sentence)):
+        # Nobody was told of it, so there is no event to look at.
+        sentence += f" See: fairnotice operation show {operation[0]}"
     return CommandFailed(sentence, exits.NOT_FOUND if unknown else exits.REFUSED)

@@ -335,6 +335,15 @@ ROUTES: tuple[Route, ...] = (
     *_set_routes(),
     *_event_routes(),
     *_lists("operations", "operation", shapes.Operation, "id", "operation of the last day"),
+    Route(
+        "POST",
+        "/v1/operations/{name}/cancel",
+        "Take an operation back, or what is left of a request, with all its events.",
+        lambda call: call.service.cancel_operation(call.name, call.who),
+        shapes.Accepted,
+        shapes.Nothing,
+        status=202,
+    ),
     *_lists("rollouts", "rollout", shapes.Rollout, "id", "rollout"),
     *_rollout_routes(),
     Route(

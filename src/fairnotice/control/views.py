@@ -1,14 +1,27 @@
 """From the fleet's rows to what the control plane shows."""
 
-from collections.abc import Iterable
-from typing import Any
-
 from fairnotice.control import shapes
 from fairnotice.engine import Fleet
 from fairnotice.engine.answers import Accepted, Decision, Forecast
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import impact_key
-from fairnotice.model import Event, Impact, Node, Operation, Rollout, ScaleSet, Scope, Vm
-from fairnotice.words import ScopeKind
+from fairnotice.engine.rollout import look_at_node
+from fairnotice.model import (
+    Event,
+    Impact,
+    Moment,
+    Node,
+    Operation,
+    Rollout,
+    RolloutNode,
+    ScaleSet,
+    Scope,
+    Vm,
+)
+from fairnotice.words import RolloutNodeStatus, RolloutStatus, ScopeKind
+
+# Of a rollout, so many nodes are told why they wait; the others wait for those.
+WAITING_TOLD_MAX = 1_000
 
 
 def vm(fleet: Fleet, row: Vm) -> shapes.Vm:
@@ -150,12 +163,8 @@ def _impact(row: Impact) -> shapes.Impact:
     )
 
 
-def rollout(fleet: Fleet, row: Rollout, *, with_nodes: bool = False) -> shapes.Rollout:
-    """A rollout; with each of its nodes where they are asked for."""
-    nodes: Iterable[Any] = ()
-    if with_nodes:
-        mine = (one for one in fleet.rollout_nodes.values() if one.rollout == row.id)
-        nodes = sorted(mine, key=lambda one: one.position)
+def rollout(fleet: Fleet, row: Rollout, now: Moment | None = None) -> shapes.Rollout:
+    """A rollout; where it is asked for as it is now, with each of its nodes."""
     return shapes.Rollout(
         id=row.id,
         kind=row.kind,
@@ -172,13 +181,36 @@ def rollout(fleet: Fleet, row: Rollout, *, with_nodes: bool = False) -> shapes.R
         failure_budget=row.failure_budget,
         recovery_seconds=row.recovery_seconds,
         reason=row.reason,
-        nodes=[
-            shapes.RolloutNode(
-                node=one.node, status=one.status, waits_for=one.waits_for, reason=one.reason
-            )
-            for one in nodes
-        ],
+        nodes=[] if now is None else _rollout_nodes(fleet, row, now),
     )
+
+
+def _rollout_nodes(fleet: Fleet, row: Rollout, now: Moment) -> list[shapes.RolloutNode]:
+    mine = (one for one in fleet.rollout_nodes.values() if one.rollout == row.id)
+    nodes = sorted(mine, key=lambda one: one.position)
+    # Only read, and thrown away: the law says why a node waits, and it reads drafts.
+    draft = Draft(fleet, now)
+    told = 0
+    shown: list[shapes.RolloutNode] = []
+    for one in nodes:
+        reason = one.reason
+        if one.status is RolloutNodeStatus.PENDING:
+            reason = _why_pending(draft, row, one) if told < WAITING_TOLD_MAX else ""
+            told += 1
+        shown.append(
+            shapes.RolloutNode(
+                node=one.node, status=one.status, waits_for=one.waits_for, reason=reason
+            )
+        )
+    return shown
+
+
+def _why_pending(draft: Draft, row: Rollout, node: RolloutNode) -> str:
+    """Why a rollout has not taken this node yet."""
+    if row.status is not RolloutStatus.RUNNING:
+        return f"the rollout is {row.status}"
+    why = look_at_node(draft, row, node.node).why
+    return why or f"waits for its turn: {row.nodes_at_once_max} at once"
 
 
 def accepted(fleet: Fleet, decision: Decision) -> shapes.Accepted:
