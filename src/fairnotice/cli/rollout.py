@@ -124,8 +124,8 @@ def _forecast(session: Session, result: dict[str, Any]) -> None:
     )
     shown.say(shown.table(("NODE", "ANNOUNCED", "OVER"), rows))
     if result["in_the_way"]:
-        rows = ((one["node"], _why(one["node"], one["why"])) for one in result["in_the_way"])
-        shown.say("", shown.table(("IN THE WAY", "[WHY]"), rows), "")
+        whys = ((one["node"], _why(one["node"], one["why"])) for one in result["in_the_way"])
+        shown.say("", shown.table(("IN THE WAY", "[WHY]"), whys), "")
     for warning in result["warnings"]:
         shown.note(warning)
     if result["ends_at"]:
