@@ -124,6 +124,26 @@ def test_a_document_of_no_version_is_refused(looked_at):
     assert looked_at.get("/v1/vms/nobody/document").problem["status"] == 404
 
 
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("/v1/vms", "127.0.0.1", 200),
+        ("/metrics", "127.0.0.1", 200),
+        ("/v1/nothing", "127.0.0.1", 404),
+        ("/v1/vms", "elsewhere.example", 403),
+    ],
+)
+def test_a_browser_is_told_to_do_little_with_an_answer(looked_at, path, host, status):
+    """Good or bad: nothing is guessed, framed, loaded, or told to other sites."""
+    answer = looked_at.get(path, Host=host)
+    assert answer.status == status
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    policy = answer.headers["content-security-policy"]
+    assert policy == "default-src 'none'; frame-ancestors 'none'"
+
+
 def test_head_says_what_get_would(looked_at):
     """Without the body; on the feed too, which would never end."""
     for path in ("/v1/vms", "/v1/vms/db", "/v1/openapi.json", "/healthz", "/readyz"):

@@ -17,6 +17,7 @@ from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.control.api import application
 from fairnotice.control.guard import LOCAL_NAMES, Guard
+from fairnotice.control.headers import Headers
 from fairnotice.control.holders import listener_at
 from fairnotice.control.metrics import CONTENT_TYPE, Tally, exposition
 from fairnotice.control.service import Service
@@ -169,7 +170,7 @@ async def _http(run: Running, plan: Plan, sock: socket.socket) -> AsyncIterator[
     fronts = [Address("/metrics", _metrics(run)), *plan.fronts(run)]
     app = application(run.service, run.health, fronts, ending)
     config = uvicorn.Config(
-        Guard(app, LOCAL_NAMES | {plan.control.host}),
+        Headers(Guard(app, LOCAL_NAMES | {plan.control.host})),
         log_config=None,
         access_log=False,
         lifespan="off",
