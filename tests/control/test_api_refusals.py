@@ -118,6 +118,11 @@ def test_every_address_with_a_name_says_404(looked_at):
             "windows[0].length_minutes",
         ),
         ("/v1/fleet/difference", {"vm": [{"nmae": "x"}]}, "vm[0].nmae"),
+        (
+            "/v1/fleet/difference",
+            {"vm": [{"name": "x", "cloud_service": "s", "automatically_approve": ["Reboot"]}]},
+            "vm[0]",
+        ),
         ("/v1/fleet/difference", {"node": [{"name": "x", "capacity": 0}]}, "node[0].capacity"),
         ("/v1/fleet/difference", {"vm": [{"name": "x", "network": "?"}]}, "vm[0].network"),
     ],
