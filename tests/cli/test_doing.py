@@ -104,6 +104,25 @@ def test_an_event_is_postponed_and_canceled(fairnotice):
     assert event not in fairnotice("event", "list").out
 
 
+def test_an_instant_in_the_past_is_said_once(fairnotice):
+    """The field is not named twice."""
+    ended = fairnotice("vm", "restart", "db", "--not-before", "2020-01-01T00:00Z")
+
+    assert ended.err == "not_before lies in the past. Give a later instant.\n"
+
+
+def test_what_is_promised_grows_with_a_postponement(fairnotice):
+    """The history says what was promised in the end, not at first."""
+    event = announced(fairnotice("vm", "restart", "batch_3", "--not-before", "+1h", "--json"))
+    before = fairnotice("event", "history", event).out
+    fairnotice("event", "postpone", event, "--by", "1h")
+    after = fairnotice("event", "history", event).out
+    fairnotice("event", "cancel", event)
+
+    assert "Notice: 1 h promised." in before
+    assert "Notice: 2 h promised." in after
+
+
 def test_a_beginning_that_several_ids_share_is_not_enough(fairnotice):
     """More of the id is asked for."""
     fairnotice("vm", "restart", "db", "--not-before", "+1h")
@@ -132,6 +151,9 @@ def test_a_scale_set_is_scaled_in_after_its_notice(fairnotice):
     shrunk = fairnotice("scale-set", "scale-in", "batch", "--count", "1", "--json")
 
     assert changed.code == 0
+    # The timing is dev, where as many seconds are given.
+    assert "terminate notice 7 s (for 7 min)" in changed.out
+    assert "7 s (for 7 min)" in fairnotice("scale-set", "show", "batch").out
     assert shrunk.json["events"][0]["type"] == "Terminate"
     assert fairnotice("scale-set", "set-terminate-notice", "batch", "99").code == 1
     assert fairnotice("scale-set", "set-terminate-notice", "batch", "soon").code == 2

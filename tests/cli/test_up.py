@@ -146,7 +146,9 @@ def test_a_second_one_on_the_same_store_is_refused(tmp_path):
     with started(tmp_path) as (first, _), started(tmp_path) as (second, said):
         assert not said
         assert second.wait(timeout=5) == 1
-        assert str(first.pid) in second.stderr.read()
+        complaint = second.stderr.read()
+        assert str(first.pid) in complaint
+        assert "fairnotice up --store memory: " in complaint
 
 
 def test_a_port_that_is_taken_is_said_by_whom(tmp_path):
@@ -159,6 +161,7 @@ def test_a_port_that_is_taken_is_said_by_whom(tmp_path):
             complaint = second.stderr.read()
         assert f"process {first.pid}" in complaint
         assert "--control 127.0.0.1:PORT" in complaint
+        assert "fairnotice up --store memory: --metadata 127.0.0.1:0" in complaint
 
 
 @pytest.mark.parametrize(

@@ -59,14 +59,13 @@ def _list(session: Session) -> int:
 
 def _row(session: Session, operation: dict[str, Any]) -> tuple[shown.Cell, ...]:
     now = session.clock.wall()
-    tell = shown.when if operation["status"] == "Pending" else shown.at
     return (
         shown.short(operation["id"]),
         operation["kind"],
         shown.styled(operation["status"]),
         shown.listed(operation["vms"]),
         operation["node"],
-        tell(operation["not_before"], now),
+        shown.not_before(operation, now, waiting=operation["status"] == "Pending"),
         shown.listed(shown.short(event) for event in operation["events"]),
         operation["requested_by"],
     )
@@ -90,7 +89,7 @@ def _picture(session: Session, operation: dict[str, Any]) -> None:
             ("node", operation["node"]),
             ("asked by", operation["requested_by"]),
             ("asked", shown.when(operation["asked_at"], now)),
-            ("not before", (shown.when if pending else shown.at)(operation["not_before"], now)),
+            ("not before", shown.not_before(operation, now, waiting=pending)),
             ("started", shown.when(operation["started_at"], now)),
             ("ended", shown.when(operation["ended_at"], now)),
             ("reason", operation["reason"]),

@@ -14,6 +14,8 @@ from fairnotice.cli.settings import suggestion
 
 # Which kind of name an argument takes: shell completion offers those there are.
 NAMES_OF = "names_of"
+# Words that an argument takes, each with its own sentence where it is none of them.
+WORDS = "words"
 
 # "invalid choice: 'vmm' (choose from 'vm', 'node')", with or without quotes by version of Python.
 _NO_CHOICE = re.compile(r"invalid choice: '?(?P<typed>[^']*?)'? \(.*choose from (?P<known>.*)\)")
@@ -82,8 +84,26 @@ def in_words(message: str) -> str:
         end = "" if message.endswith("?") else "."
         return f"{message[:1].upper()}{message[1:].rstrip('.')}{end}"
     known = [word.strip(" '") for word in found["known"].split(",")]
-    meant = suggestion(found["typed"], known) or f"Choose among {', '.join(known)}."
+    meant = _meant(found["typed"], known) or f"Choose among {', '.join(known)}."
     return f"There is no {found['typed']!r} here. {meant}"
+
+
+# What people type who know it by another word.
+_ELSEWHERE = {
+    "describe": "show",
+    "drain": "evacuate",
+    "get": "show",
+    "ls": "list",
+    "reboot": "restart",
+    "remove": "delete",
+    "rm": "delete",
+    "shutdown": "stop",
+}
+
+
+def _meant(typed: str, known: Sequence[str]) -> str:
+    word = _ELSEWHERE.get(typed.lower(), "")
+    return f"Did you mean {word}?" if word in known else suggestion(typed, known)
 
 
 # ---- Options ----

@@ -218,8 +218,9 @@ def _why(error: Exception) -> str:
 def failure(problem: Mapping[str, Any]) -> CommandFailed:
     """A problem of the API as the end of a command."""
     sentence = str(problem["detail"])
-    if problem.get("field"):
-        sentence = f"{problem['field']}: {sentence}"
+    field = problem.get("field")
+    if field and not sentence.startswith((field, f"`{field}`")):
+        sentence = f"{field}: {sentence}"
     unknown = str(problem.get("type", "")).endswith(":not-found")
     event = problem.get("event")
     if event:

@@ -22,10 +22,10 @@ from fairnotice.cli.logs import FORMATS, log_to_standard_error
 from fairnotice.clock import SystemClock
 from fairnotice.control.fleet_body import FleetBody, specification
 from fairnotice.control.fleet_files import read_toml, sample_fleet
-from fairnotice.control.running import Place, Plan, Running, running
+from fairnotice.control.running import BESIDE, Place, Plan, Running, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.engine import PROFILES, Refusal
-from fairnotice.errors import UsageError
+from fairnotice.errors import StoreInUse, UsageError
 from fairnotice.metadata.rate import DEFAULT, Rate, rate_of
 from fairnotice.stores.opening import open_store
 
@@ -64,7 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the service until it is told to end; the exit code."""
     body = _fleet(arguments.fleet)
     log_to_standard_error(arguments.log_format or "text")
-    uvloop.run(up(_plan(arguments), body, _say))
+    try:
+        uvloop.run(up(_plan(arguments), body, _say))
+    except StoreInUse as error:
+        raise StoreInUse(f"{error} {BESIDE}") from error
     return 0
 
 

@@ -32,6 +32,12 @@ from fairnotice.metadata.server import Server
 from fairnotice.metadata.worker import Worker
 from fairnotice.stores.store import Store
 
+# For whoever starts a second service on one machine: neither its ports nor its store are shared.
+BESIDE = (
+    "To run another beside it: "
+    "fairnotice up --store memory: --metadata 127.0.0.1:0 --control 127.0.0.1:0"
+)
+
 
 class Place(NamedTuple):
     """Where something listens."""
@@ -141,8 +147,10 @@ def _must_be_loopback(place: Place) -> None:
 def _taken(place: Place, what: str, error: OSError) -> UsageError:
     holder = listener_at(place.port) if error.errno == errno.EADDRINUSE else None
     by = f"it is taken by {holder}" if holder else error.strerror
+    beside = f" {BESIDE}" if error.errno == errno.EADDRINUSE else ""
     return UsageError(
-        f"{place} cannot be listened on: {by}. Choose another with --{what} {place.host}:PORT."
+        f"{place} cannot be listened on: {by}. "
+        f"Choose another with --{what} {place.host}:PORT.{beside}"
     )
 
 

@@ -99,6 +99,8 @@ class ScaleSet(Shape):
     name: str
     priority: Priority
     terminate_notice_minutes: int | None
+    # What its instances are given: a minute is shorter where the timing profile says so.
+    terminate_notice_seconds: int | None
     placement_groups: int
     resource_group: str
     vms: list[str]
@@ -136,7 +138,7 @@ class Event(Shape):
     announced_at: datetime
     started_at: datetime | None
     gone_at: datetime | None
-    # The notice promised when it was announced, and what was given in the end.
+    # The notice that is promised, more after it was postponed; and what was given in the end.
     notice_seconds: float
     notice_given_seconds: float | None
     approvals: list[Approval]

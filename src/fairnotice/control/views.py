@@ -5,6 +5,7 @@ from fairnotice.engine import Fleet
 from fairnotice.engine.answers import Accepted, Decision, Forecast
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import impact_key
+from fairnotice.engine.notice import least_notice_seconds
 from fairnotice.engine.rollout import look_at_node
 from fairnotice.model import (
     Event,
@@ -18,7 +19,7 @@ from fairnotice.model import (
     Scope,
     Vm,
 )
-from fairnotice.words import RolloutNodeStatus, RolloutStatus, ScopeKind
+from fairnotice.words import EventType, RolloutNodeStatus, RolloutStatus, ScopeKind
 
 # Of a rollout, so many nodes are told why they wait; the others wait for those.
 WAITING_TOLD_MAX = 1_000
@@ -84,10 +85,16 @@ def scale_set(fleet: Fleet, row: ScaleSet) -> shapes.ScaleSet:
         for one in fleet.scopes.values()
         if one.kind is ScopeKind.PLACEMENT_GROUP and one.of == row.name
     )
+    minutes = row.terminate_notice_minutes
     return shapes.ScaleSet(
         name=row.name,
         priority=row.priority,
-        terminate_notice_minutes=row.terminate_notice_minutes,
+        terminate_notice_minutes=minutes,
+        terminate_notice_seconds=(
+            None
+            if minutes is None
+            else least_notice_seconds(fleet.timing, EventType.TERMINATE, minutes)
+        ),
         placement_groups=row.placement_groups,
         resource_group=row.resource_group,
         vms=[name for one in scopes for name in fleet.vms_in_scope.get(one, ())],
@@ -114,7 +121,10 @@ def event(row: Event) -> shapes.Event:
         announced_at=row.announced_at,
         started_at=row.started_at,
         gone_at=row.gone_at,
-        notice_seconds=row.notice_seconds,
+        # What appeared Started was promised none; NotBefore is what everybody else was.
+        notice_seconds=(
+            (row.not_before - row.announced_at).total_seconds() if row.notice_seconds else 0.0
+        ),
         notice_given_seconds=row.notice_given_seconds,
         approvals=approvals,
         seen=[shapes.Seen(vm=seen.vm, at=seen.at) for seen in row.seen],
