@@ -11,6 +11,7 @@ from fairnotice.cli import exits, main, settings
 from fairnotice.errors import UsageError
 from fairnotice.stores.sqlite.store import SqliteStore
 from scripts import reference
+from tests.cli.test_up import control, started
 from tests.cli.typed import served, typed
 
 
@@ -256,3 +257,33 @@ def test_the_file_may_be_named_behind_every_command(tmp_path):
     assert "is not there" in ended.err
     assert typed("scenario", "list", "--config", "/dev/null").code == 0
     assert typed("scenario", "run", "user-reboot", "--config", str(tmp_path / "none")).code == 2
+
+
+# ---- Whose it is ----
+
+
+def test_doctor_says_when_the_endpoint_is_that_of_another_control_plane(service):
+    """Both answer, but what is told to one is not heard at the other."""
+    with served() as other:
+        mixed = diagnosed("metadata", "--metadata-url", other.metadata, url=service.url)
+        own = diagnosed("metadata", "--metadata-url", service.metadata, url=service.url)
+
+    ((state, sentence),) = mixed
+    assert state == "wrong"
+    assert sentence.endswith(f"FAIRNOTICE_METADATA_URL={service.metadata}")
+    assert own[0][0] == "fine"
+
+
+def test_doctor_says_when_the_store_is_that_of_another_control_plane(tmp_path):
+    """Whichever way its path is written."""
+    store = tmp_path / "own.db"
+    with started(tmp_path, "--store", f"sqlite:{store}") as (_, said):
+        url = control(said)
+        same = f"sqlite:{tmp_path}/../{tmp_path.name}/own.db"
+        own = diagnosed("store", url=url, env={"FAIRNOTICE_STORE": same})
+        other = diagnosed("store", url=url, env={"FAIRNOTICE_STORE": f"sqlite:{tmp_path}/b.db"})
+
+    assert own[0][0] == "fine"
+    ((state, sentence),) = other
+    assert state == "note"
+    assert sentence.endswith(f"but {url} keeps its state in sqlite:{store}.")

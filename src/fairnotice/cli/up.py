@@ -8,7 +8,6 @@ import signal
 from base64 import b64encode
 from collections.abc import Callable
 from hashlib import sha256
-from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,6 +21,7 @@ from fairnotice.cli.logs import FORMATS, log_to_standard_error
 from fairnotice.clock import SystemClock
 from fairnotice.control.fleet_body import FleetBody, specification
 from fairnotice.control.fleet_files import read_toml, sample_fleet
+from fairnotice.control.holders import is_loopback
 from fairnotice.control.running import BESIDE, Place, Plan, Running, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.engine import PROFILES, Refusal
@@ -108,17 +108,11 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         metadata=metadata,
         control=_place(arguments.control, CONTROL, "control"),
         # Off loopback anybody could say that he is any VM.
-        prefix_allowed=_is_loopback(metadata.host),
+        prefix_allowed=is_loopback(metadata.host),
         rate_limit=_rate(arguments.rate_limit),
+        store_url=settings.hidden(url),
         fronts=lambda run: [Route("/", _page(run))],
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _where(store: str | None) -> tuple[str, Path | None]:

@@ -5,7 +5,6 @@ import contextlib
 import errno
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
-from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -18,7 +17,7 @@ from fairnotice.conductor.conductor import Conductor
 from fairnotice.control.api import application
 from fairnotice.control.guard import LOCAL_NAMES, Guard
 from fairnotice.control.headers import Headers
-from fairnotice.control.holders import listener_at
+from fairnotice.control.holders import is_loopback, listener_at
 from fairnotice.control.metrics import CONTENT_TYPE, Tally, exposition
 from fairnotice.control.service import Service
 from fairnotice.control.serving import Serving
@@ -61,6 +60,8 @@ class Plan(NamedTuple):
     control: Place = Place("127.0.0.1", 8600)
     prefix_allowed: bool = True
     rate_limit: Rate | None = DEFAULT
+    # Where the store is, as it may be shown to anybody.
+    store_url: str = ""
     # Addresses of other fronts, once there is a service to show.
     fronts: Callable[["Running"], list[Address]] = lambda _: []
 
@@ -80,11 +81,18 @@ class Running:
         self.control = Place("", 0)
         # Whether `/vm/NAME` is believed.
         self.prefix_allowed = False
+        # The URL of the store, as it may be shown.
+        self.store = ""
 
     def health(self) -> Health:
         """Whether commands are taken."""
         trouble = self.conductor.trouble
-        return Health(ready=trouble is None, why="" if trouble is None else str(trouble))
+        return Health(
+            ready=trouble is None,
+            why="" if trouble is None else str(trouble),
+            metadata=str(self.metadata),
+            store=self.store,
+        )
 
 
 @contextlib.asynccontextmanager
@@ -109,6 +117,7 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
             raise _taken(plan.metadata, "metadata", error) from error
         run.metadata = plan.metadata._replace(port=listener.port)
         run.prefix_allowed = plan.prefix_allowed
+        run.store = plan.store_url
         run.control = plan.control._replace(port=control.getsockname()[1])
         await stack.enter_async_context(_task(serving.reporting()))
         await stack.enter_async_context(_http(run, plan, control))
@@ -133,11 +142,7 @@ def listening(place: Place, what: str) -> socket.socket:
 
 def _must_be_loopback(place: Place) -> None:
     """Whoever reaches the control plane may do everything: so far, only this machine may."""
-    try:
-        loopback = ip_address(place.host).is_loopback
-    except ValueError:
-        loopback = place.host == "localhost"
-    if not loopback:
+    if not is_loopback(place.host):
         raise UsageError(
             f"{place} can be reached from outside, and nobody is asked who he is there. "
             "Choose an address of this machine's own: --control 127.0.0.1:PORT."

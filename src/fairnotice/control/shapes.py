@@ -278,10 +278,13 @@ class Problem(Shape):
 
 
 class Health(Shape):
-    """Whether the service can do its work, and why not."""
+    """Whether the service can do its work, and why not; and what belongs to it."""
 
     ready: bool
     why: str = ""
+    # Where it serves metadata, HOST:PORT, and the URL of its store; empty where it does not say.
+    metadata: str = ""
+    store: str = ""
 
 
 class Line(Shape):
