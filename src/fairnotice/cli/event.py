@@ -128,6 +128,7 @@ def _picture(session: Session, event: dict[str, Any]) -> None:
             ("source", event["source"]),
             ("scope", event["scope"]),
             ("node", event["node"]),
+            ("operation", event["operation"]),
             ("reason", event["reason"]),
         ),
     )

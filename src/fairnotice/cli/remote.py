@@ -107,10 +107,12 @@ class Remote:
         found = [one for one in ids if begins and one.lower().startswith(begins.lower())]
         if not found:
             near = _nearest(begins, ids)
-            if not near:
+            if not near and kind != "events":
                 # The control plane has the sentence for it.
                 return begins
-            sentence = f"There is no {kind.removesuffix('s')} {begins}. Did you mean {near}?"
+            older = "One that is over for more than a day is known by its whole id."
+            meant = f"Did you mean {near}?" if near else older
+            sentence = f"There is no {kind.removesuffix('s')} {begins}. {meant}"
             raise CommandFailed(sentence, exits.NOT_FOUND)
         if len(found) > 1:
             shown = ", ".join(found[:CHOICES_SHOWN])
