@@ -33,6 +33,7 @@ GROUPS = {
     "scale-set": Group("fairnotice.cli.scale_set", "scale sets: look, scale in, terminate notice"),
     "node": Group("fairnotice.cli.node", "nodes: look, maintain, migrate, repair, evacuate …"),
     "rollout": Group("fairnotice.cli.rollout", "the same operation on many nodes, in order"),
+    "operation": Group("fairnotice.cli.operation", "operations, announced or not: look, cancel"),
     "event": Group("fairnotice.cli.event", "events: look, approve, postpone, cancel, watch"),
     "fault": Group("fairnotice.cli.fault", "faults of the endpoint: let it misbehave on purpose"),
     "scenario": Group("fairnotice.cli.scenario", "stories that show and prove what a VM sees"),

@@ -117,6 +117,10 @@ async def _on_vm(what: str, call: Call) -> object:
     return await call.service.on_vms(what, (call.name,), call.who, call.body)
 
 
+async def _on_vms(what: str, call: Call) -> object:
+    return await call.service.on_vms(what, tuple(call.body.vms), call.who, call.body)
+
+
 async def _on_node(what: str, call: Call) -> object:
     return await call.service.on_node(what, call.name, call.who, call.body)
 
@@ -138,17 +142,27 @@ def _document(call: Call) -> bytes:
 
 def _vm_routes() -> Iterable[Route]:
     for what in VM_OPERATIONS:
-        takes = shapes.OnVm if what in ("restart", "redeploy") else shapes.Nothing
-        yield Route(
-            "POST",
-            f"/v1/vms/{{name}}/{what}",
-            f"{what.capitalize()} a VM.",
-            partial(_on_vm, what),
-            shapes.Accepted,
-            takes,
-            status=202,
-            remembered=True,
-        )
+        planned = what in ("restart", "redeploy")
+        # A colon, since /v1/vms/restart is the address of a VM that is called so.
+        for path, whom, handle, takes in (
+            ("/v1/vms/{name}/", "a VM", _on_vm, shapes.OnVm if planned else shapes.Nothing),
+            (
+                "/v1/vms:",
+                "several VMs, all or none",
+                _on_vms,
+                shapes.PlannedOnVms if planned else shapes.OnVms,
+            ),
+        ):
+            yield Route(
+                "POST",
+                f"{path}{what}",
+                f"{what.capitalize()} {whom}.",
+                partial(handle, what),
+                shapes.Accepted,
+                takes,
+                status=202,
+                remembered=True,
+            )
 
 
 def _node_routes() -> Iterable[Route]:
@@ -362,6 +376,15 @@ ROUTES: tuple[Route, ...] = (
     *_set_routes(),
     *_event_routes(),
     *_lists("operations", "operation", shapes.Operation, "id", "operation of the last day"),
+    Route(
+        "POST",
+        "/v1/operations/{name}/cancel",
+        "Take an operation back, or what is left of a request, with all its events.",
+        lambda call: call.service.cancel_operation(call.name, call.who),
+        shapes.Accepted,
+        shapes.Nothing,
+        status=202,
+    ),
     *_lists("rollouts", "rollout", shapes.Rollout, "id", "rollout"),
     *_rollout_routes(),
     *_fault_routes(),

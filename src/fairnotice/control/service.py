@@ -167,7 +167,7 @@ class Service:
     def rollout(self, name: str) -> shapes.Rollout:
         """One rollout, with its nodes."""
         row = named("rollout", self.fleet.rollouts, name)
-        return views.rollout(self.fleet, row, with_nodes=True)
+        return views.rollout(self.fleet, row, self.conductor.now())
 
     def document(self, vm: str, api_version: str) -> bytes:
         """What a VM reads, byte for byte."""
@@ -185,7 +185,7 @@ class Service:
     # ---- VMs and scale sets ----
 
     async def on_vms(
-        self, what: str, vms: tuple[str, ...], who: Who, body: shapes.OnVm | None = None
+        self, what: str, vms: tuple[str, ...], who: Who, body: shapes.Body | None = None
     ) -> Result:
         """Restart, redeploy, evict, delete, stop, start or deallocate VMs: all or none."""
         for vm in vms:
@@ -281,7 +281,13 @@ class Service:
         named("rollout", self.fleet.rollouts, rollout)
         return await self._tell(ROLLOUT_COMMANDS[what](rollout=rollout, by=who.requester))
 
-    # ---- Events ----
+    # ---- Operations and events ----
+
+    async def cancel_operation(self, name: str, who: Who) -> Result:
+        """Take back an operation with all its events; or what is left of a whole request."""
+        if name not in self.fleet.requests:
+            named("operation", self.fleet.operations, name)
+        return await self._tell(commands.Cancel(target=name, by=who.requester))
 
     async def approve(self, event: str, who: Who) -> Result:
         """Give the go-ahead in the control plane."""

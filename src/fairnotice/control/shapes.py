@@ -102,6 +102,8 @@ class ScaleSet(Shape):
     name: str
     priority: Priority
     terminate_notice_minutes: int | None
+    # What its instances are given: a minute is shorter where the timing profile says so.
+    terminate_notice_seconds: int | None
     placement_groups: int
     resource_group: str
     vms: list[str]
@@ -139,7 +141,7 @@ class Event(Shape):
     announced_at: datetime
     started_at: datetime | None
     gone_at: datetime | None
-    # The notice promised when it was announced, and what was given in the end.
+    # The notice that is promised, more after it was postponed; and what was given in the end.
     notice_seconds: float
     notice_given_seconds: float | None
     approvals: list[Approval]
@@ -318,10 +320,13 @@ class Problem(Shape):
 
 
 class Health(Shape):
-    """Whether the service can do its work, and why not."""
+    """Whether the service can do its work, and why not; and what belongs to it."""
 
     ready: bool
     why: str = ""
+    # Where it serves metadata, HOST:PORT, and the URL of its store; empty where it does not say.
+    metadata: str = ""
+    store: str = ""
 
 
 class Line(Shape):
@@ -350,6 +355,7 @@ FaultSeconds = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
 Weekday = Annotated[int, msgspec.Meta(ge=0, le=6)]
 MinuteOfDay = Annotated[int, msgspec.Meta(ge=0, le=24 * 60 - 1)]
 MinutesOfWeek = Annotated[int, msgspec.Meta(ge=1, le=7 * 24 * 60)]
+Named = Annotated[list[str], msgspec.Meta(min_length=1)]
 TerminateNotice = Annotated[
     int, msgspec.Meta(ge=TERMINATE_NOTICE_MINUTES_MIN, le=TERMINATE_NOTICE_MINUTES_MAX)
 ]
@@ -377,6 +383,18 @@ class Planned(Body):
 
 class OnVm(Planned):
     """Restart and redeploy: not before this instant, or the notice, whichever is later."""
+
+
+class OnVms(Body):
+    """Several VMs at once: all of them, or none."""
+
+    vms: Named
+
+
+class PlannedOnVms(Planned, kw_only=True):
+    """The same for restart and redeploy."""
+
+    vms: Named
 
 
 class OnNode(Planned):
