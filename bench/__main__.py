@@ -5,7 +5,7 @@ import platform
 import sys
 from collections.abc import Iterator
 
-from bench import board, durability, endpoint, memory, rollouts, single_vm
+from bench import board, durability, endpoint, kit, memory, rollouts, single_vm
 from bench import front_door as up
 from bench.numbers import LeftOut, Number
 
@@ -59,11 +59,17 @@ def front_door(*, quick: bool) -> Iterator[Number]:  # noqa: ARG001 - it is shor
     yield from up.measure()
 
 
+def test_kit(*, quick: bool) -> Iterator[Number]:
+    """How long tests with a cloud take."""
+    yield from kit.measure(rounds=3, tests=200) if quick else kit.measure(rounds=9)
+
+
 PARTS = {
     "law": law,
     "endpoint": metadata_endpoint,
     "durability": durable_service,
     "up": front_door,
+    "kit": test_kit,
 }
 
 

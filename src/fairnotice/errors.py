@@ -5,6 +5,7 @@
     │   ├── IllegalTransition   a change of status that is not a row of engine/transitions.py
     │   └── ClockWentBack       `now` was earlier than the last record (rule 25)
     ├── Unavailable           nobody's fault: it cannot be done now, and may be later
+    │   ├── StoreInUse          another process holds the database
     │   ├── LeadLost            another control plane has taken over; this one's word is old
     │   └── JournalMoved        the journal holds what this process does not know of
     ├── cli.exits.CommandFailed  what was typed was not done; carries the exit code
@@ -45,6 +46,10 @@ class ClockWentBack(LawError):
 
 class Unavailable(FairnoticeError):
     """It cannot be done now; the same call may succeed later."""
+
+
+class StoreInUse(Unavailable):
+    """Another process holds the database, and only one may lead."""
 
 
 class LeadLost(Unavailable):

@@ -1,6 +1,8 @@
 """Doing: VMs, events, scale sets, nodes and rollouts, from the announcement to the refusal."""
 
-from tests.cli.typed import wait_until
+from functools import partial
+
+from tests.cli.typed import served, typed, wait_until
 
 
 def announced(ended) -> str:
@@ -45,15 +47,15 @@ def test_a_command_says_which_events_announce_it(fairnotice):
     assert len(ended.out.splitlines()[-1].split()[0]) == 36
 
 
-def test_several_vms_are_asked_for_one_by_one(fairnotice):
-    """One table for people, a list of answers for programs."""
+def test_several_vms_are_one_request(fairnotice):
+    """One answer with an operation and an event for each VM, all of the same request."""
     ended = fairnotice("vm", "redeploy", "FrontEnd_IN_1", "batch_1", "--json")
 
     assert ended.code == 0
-    assert [answer["events"][0]["resources"] for answer in ended.json] == [
-        ["FrontEnd_IN_1"],
-        ["batch_1"],
-    ]
+    vms = [event["resources"] for event in ended.json["events"]]
+    assert vms == [["FrontEnd_IN_1"], ["batch_1"]]
+    request = ended.json["id"]
+    assert ended.json["operations"] == [f"{request}.0", f"{request}.1"]
 
 
 def test_a_wrong_name_among_several_stops_all_of_them(fairnotice):
@@ -74,13 +76,14 @@ def test_what_the_law_refuses_ends_with_1(fairnotice):
     )
 
 
-def test_one_refusal_among_several_is_said_and_the_others_are_done(fairnotice):
-    """The exit code is that of the refusal."""
+def test_one_refusal_among_several_vms_refuses_all(fairnotice):
+    """It says which VM is the reason, and that the others are left alone."""
     ended = fairnotice("vm", "evict", "spot_1", "batch_2")
 
-    assert ended.code == 1
-    assert "spot_1: evict" in ended.out
-    assert "batch_2: batch_2 is a Regular VM" in ended.err
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("batch_2 is a Regular VM and is never evicted.")
+    assert ended.err.endswith("So nothing is done to any of the 2 VMs.\n")
+    assert fairnotice("vm", "show", "spot_1", "--json").json["events"] == []
 
 
 def test_an_event_is_postponed_and_canceled(fairnotice):
@@ -99,6 +102,25 @@ def test_an_event_is_postponed_and_canceled(fairnotice):
     listed = fairnotice("event", "list", "--all", "--json").json["items"]
     assert event in [one["id"] for one in listed]
     assert event not in fairnotice("event", "list").out
+
+
+def test_an_instant_in_the_past_is_said_once(fairnotice):
+    """The field is not named twice."""
+    ended = fairnotice("vm", "restart", "db", "--not-before", "2020-01-01T00:00Z")
+
+    assert ended.err == "not_before lies in the past. Give a later instant.\n"
+
+
+def test_what_is_promised_grows_with_a_postponement(fairnotice):
+    """The history says what was promised in the end, not at first."""
+    event = announced(fairnotice("vm", "restart", "batch_3", "--not-before", "+1h", "--json"))
+    before = fairnotice("event", "history", event).out
+    fairnotice("event", "postpone", event, "--by", "1h")
+    after = fairnotice("event", "history", event).out
+    fairnotice("event", "cancel", event)
+
+    assert "Notice: 1 h promised." in before
+    assert "Notice: 2 h promised." in after
 
 
 def test_a_beginning_that_several_ids_share_is_not_enough(fairnotice):
@@ -129,6 +151,9 @@ def test_a_scale_set_is_scaled_in_after_its_notice(fairnotice):
     shrunk = fairnotice("scale-set", "scale-in", "batch", "--count", "1", "--json")
 
     assert changed.code == 0
+    # The timing is dev, where as many seconds are given.
+    assert "terminate notice 7 s (for 7 min)" in changed.out
+    assert "7 s (for 7 min)" in fairnotice("scale-set", "show", "batch").out
     assert shrunk.json["events"][0]["type"] == "Terminate"
     assert fairnotice("scale-set", "set-terminate-notice", "batch", "99").code == 1
     assert fairnotice("scale-set", "set-terminate-notice", "batch", "soon").code == 2
@@ -187,6 +212,70 @@ def test_a_dry_run_says_what_would_happen(fairnotice):
     assert "ANNOUNCED" in shown.out
     assert len(fairnotice(*words, "--json").json["order"]) == 6
     assert len(fairnotice("rollout", "list", "--json").json["items"]) == before
+
+
+def test_a_dry_run_says_who_is_in_the_way(fairnotice):
+    """On paper with the rest of it, and each node is named once in its line."""
+    busy = fairnotice("node", "maintain", "node-3", "--not-before", "+1h", "--json")
+    shown = fairnotice("rollout", "start", "node-3", "--dry-run")
+    fairnotice("operation", "cancel", busy.json["operations"][0])
+
+    assert (shown.code, shown.err) == (0, "")
+    (line,) = [line for line in shown.out.splitlines() if "has an operation" in line]
+    assert line.split(maxsplit=1) == ["node-3", "has an operation announced or under way"]
+
+
+def test_nodes_of_a_rollout_say_why_they_wait():
+    """For their turn, for a scope that is left in peace, or for somebody to resume it."""
+    with served() as there:
+        fairnotice = partial(typed, url=there.url)
+        name = fairnotice("rollout", "start", "node-5", "node-0", "node-2", "--json").json["id"]
+        shown = fairnotice("rollout", "show", name).out
+        fairnotice("rollout", "pause", name)
+        paused = fairnotice("rollout", "show", name).out
+
+    whys = [line.split(maxsplit=2)[2] for line in shown.splitlines()[-2:]]
+    assert whys[0] == "waits for its turn: 1 at once"
+    assert whys[1] == "host-update on node-5 has another domain of scale-set:spot:0"
+    assert "the rollout is paused" in paused
+
+
+# ---- Operations ----
+
+
+def test_an_operation_is_listed_shown_and_taken_back(fairnotice):
+    """By its id, or how that begins; its events go with it."""
+    words = ("vm", "restart", "FrontEnd_IN_0", "FrontEnd_IN_1", "--not-before", "+1h", "--json")
+    asked = fairnotice(*words).json
+    first, second = asked["operations"]
+    listed = fairnotice("operation", "list").out
+    shown = fairnotice("operation", "show", first).out
+    one = fairnotice("operation", "cancel", first)
+    rest = fairnotice("operation", "cancel", asked["id"])
+
+    assert first in listed
+    assert shown.startswith("restart of FrontEnd_IN_0")
+    assert asked["events"][0]["id"] in shown
+    assert one.out == "restart of FrontEnd_IN_0  ·  Canceled\n"
+    assert "restart of FrontEnd_IN_1  ·  Canceled" in rest.out
+    assert second not in fairnotice("operation", "list").out
+    assert second in fairnotice("operation", "list", "--all").out
+    assert fairnotice("operation", "show", "nothing").code == 3
+
+
+def test_what_a_refusal_names_can_be_looked_at(fairnotice):
+    """An event where there is one; else the operation, of which nobody was told."""
+    event = announced(fairnotice("vm", "restart", "db", "--json"))
+    fairnotice("event", "approve", event)
+    told = fairnotice("event", "cancel", event)
+    stopped = fairnotice("vm", "stop", "batch_0", "--json").json["operations"][0]
+    untold = fairnotice("operation", "cancel", stopped)
+
+    for refused in (told, untold):
+        assert refused.code == 1
+        words = refused.err.rpartition(": fairnotice ")[2].split()
+        assert fairnotice(*words).code == 0, refused.err
+    assert f"fairnotice operation show {stopped}" in untold.err
 
 
 def test_a_rollout_wants_nodes(fairnotice):

@@ -96,6 +96,8 @@ def test_the_version_is_said():
         (("rollout", "start", "node-0", "--window", "sometimes"), "Sat,Sun 22:00-04:00"),
         (("vm", "list", "--url", "ftp://here"), "Give http://HOST:PORT"),
         (("completion",), "bash, zsh or fish"),
+        (("vm", "reboot", "web-0"), "Did you mean restart?"),
+        (("node", "drain", "node-0"), "Did you mean evacuate?"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_what_is_right(words, told):
@@ -162,6 +164,7 @@ def test_bash_completes_commands_options_and_names(service, tmp_path):
     offer fairnotice node maintain --im
     offer fairnotice vm restart FrontEnd
     offer fairnotice completion f
+    offer fairnotice scenario run spot
     """
     ended = subprocess.run(  # noqa: S603
         ["bash", "-c", script + ask],  # noqa: S607
@@ -178,6 +181,7 @@ def test_bash_completes_commands_options_and_names(service, tmp_path):
         "--impact",
         "FrontEnd_IN_0 FrontEnd_IN_1",
         "fish",
+        "spot-eviction",
     ]
 
 

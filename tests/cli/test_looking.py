@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.typed import Terminal, typed
 
-LISTS = ("vm", "node", "scale-set", "rollout", "event")
+LISTS = ("vm", "node", "scale-set", "rollout", "operation", "event")
 
 
 @pytest.mark.parametrize("group", LISTS)
@@ -57,7 +57,8 @@ def test_one_thing_is_shown_for_people_and_for_programs(fairnotice, words, told)
         (("vm", "restart", "wbe-0"), "web-0"),
         (("node", "cordon", "node0"), "node-0"),
         (("scale-set", "show", "bach"), "batch"),
-        (("event", "show", "4711"), "no event 4711"),
+        (("event", "show", "4711"), "no event 4711. One that is over for more than a day"),
+        (("operation", "show", "nothing"), "no operation nothing"),
         (("rollout", "show", "nothing"), "no rollout nothing"),
         (("event", "watch", "--vm", "dbb"), "db"),
     ],

@@ -11,6 +11,7 @@ from fairnotice.cli import exits, main, settings
 from fairnotice.errors import UsageError
 from fairnotice.stores.sqlite.store import SqliteStore
 from scripts import reference
+from tests.cli.test_up import control, started
 from tests.cli.typed import served, typed
 
 
@@ -152,15 +153,19 @@ def test_a_mistyped_id_is_answered_with_the_nearest(fairnotice):
 
 def test_one_refusal_among_several_is_in_the_list(fairnotice):
     """Each answer says whose it is, and what was refused."""
-    ended = fairnotice("vm", "evict", "batch_2", "spot_1", "--json")
+    later = ("--not-before", "+1h", "--json")
+    events = fairnotice("vm", "restart", "web-1", "web-2", *later).json["events"]
+    started, waiting = (event["id"] for event in events)
+    fairnotice("event", "approve", started)
+    ended = fairnotice("event", "cancel", started, waiting, "--json")
 
     assert ended.code == 1
-    assert [one["name"] for one in ended.json] == ["batch_2", "spot_1"]
-    assert "never evicted" in ended.json[0]["error"]
+    assert [one["name"] for one in ended.json] == [started, waiting]
+    assert "has started" in ended.json[0]["error"]
     assert ended.json[0]["events"] == []
     assert ended.json[1]["error"] is None
-    assert ended.json[1]["events"][0]["resources"] == ["spot_1"]
-    assert "by itself" in fairnotice("vm", "evict", "--help").out
+    assert [event["id"] for event in ended.json[1]["events"]] == [waiting]
+    assert "by itself" in fairnotice("event", "cancel", "--help").out
 
 
 def test_where_nobody_listens_it_is_said_why_no_event_was_made():
@@ -239,7 +244,7 @@ def test_the_settings_page_says_who_takes_a_flag():
     """As the parsers have it."""
     rows = {line.split("|")[1].strip(): line for line in reference.settings().splitlines()[10:]}
 
-    assert "| `scenario run`, `doctor` |" in rows["`metadata_url`"]
+    assert "| `scenario run`, `as`, `doctor` |" in rows["`metadata_url`"]
     assert "| `up` |" in rows["`store`"]
     assert "| all but " in rows["`url`"]
 
@@ -252,3 +257,33 @@ def test_the_file_may_be_named_behind_every_command(tmp_path):
     assert "is not there" in ended.err
     assert typed("scenario", "list", "--config", "/dev/null").code == 0
     assert typed("scenario", "run", "user-reboot", "--config", str(tmp_path / "none")).code == 2
+
+
+# ---- Whose it is ----
+
+
+def test_doctor_says_when_the_endpoint_is_that_of_another_control_plane(service):
+    """Both answer, but what is told to one is not heard at the other."""
+    with served() as other:
+        mixed = diagnosed("metadata", "--metadata-url", other.metadata, url=service.url)
+        own = diagnosed("metadata", "--metadata-url", service.metadata, url=service.url)
+
+    ((state, sentence),) = mixed
+    assert state == "wrong"
+    assert sentence.endswith(f"FAIRNOTICE_METADATA_URL={service.metadata}")
+    assert own[0][0] == "fine"
+
+
+def test_doctor_says_when_the_store_is_that_of_another_control_plane(tmp_path):
+    """Whichever way its path is written."""
+    store = tmp_path / "own.db"
+    with started(tmp_path, "--store", f"sqlite:{store}") as (_, said):
+        url = control(said)
+        same = f"sqlite:{tmp_path}/../{tmp_path.name}/own.db"
+        own = diagnosed("store", url=url, env={"FAIRNOTICE_STORE": same})
+        other = diagnosed("store", url=url, env={"FAIRNOTICE_STORE": f"sqlite:{tmp_path}/b.db"})
+
+    assert own[0][0] == "fine"
+    ((state, sentence),) = other
+    assert state == "note"
+    assert sentence.endswith(f"but {url} keeps its state in sqlite:{store}.")

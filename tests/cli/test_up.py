@@ -7,9 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
+from base64 import b64encode
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from threading import Event
+from urllib.request import urlopen
 
 import pytest
 
@@ -143,7 +146,9 @@ def test_a_second_one_on_the_same_store_is_refused(tmp_path):
     with started(tmp_path) as (first, _), started(tmp_path) as (second, said):
         assert not said
         assert second.wait(timeout=5) == 1
-        assert str(first.pid) in second.stderr.read()
+        complaint = second.stderr.read()
+        assert str(first.pid) in complaint
+        assert "fairnotice up --store memory: " in complaint
 
 
 def test_a_port_that_is_taken_is_said_by_whom(tmp_path):
@@ -156,6 +161,7 @@ def test_a_port_that_is_taken_is_said_by_whom(tmp_path):
             complaint = second.stderr.read()
         assert f"process {first.pid}" in complaint
         assert "--control 127.0.0.1:PORT" in complaint
+        assert "fairnotice up --store memory: --metadata 127.0.0.1:0" in complaint
 
 
 @pytest.mark.parametrize(
@@ -189,11 +195,12 @@ def test_a_fleet_of_ones_own(tmp_path):
 def test_the_page_shows_the_same_lines(tmp_path):
     """Until there is a portal."""
     with started(tmp_path, "--store", "memory:") as (_, said):
-        ran = subprocess.run(  # noqa: S603
-            ["curl", "-s", f"{control(said)}/"],  # noqa: S607
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        assert "fairnotice is up" in ran.stdout
-        assert "/v1/vms/web-0/restart" in ran.stdout
+        with urlopen(f"{control(said)}/") as answer:  # noqa: S310, our own program
+            page, policy = answer.read().decode(), answer.headers["Content-Security-Policy"]
+        assert "fairnotice is up" in page
+        assert "/v1/vms/web-0/restart" in page
+        # A browser applies this style and runs nothing; and the page is in nobody's frame.
+        style = page.partition("<style>")[2].partition("</style>")[0]
+        digest = b64encode(sha256(style.encode()).digest()).decode()
+        assert f"default-src 'none'; style-src 'sha256-{digest}';" in policy
+        assert "frame-ancestors 'none'" in policy

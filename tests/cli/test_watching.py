@@ -1,12 +1,15 @@
 """`event watch`: a live view on a terminal, a line for each change in a pipe."""
 
+import io
 import json
 import signal
 import subprocess
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from rich.console import Console
 
+from fairnotice.cli import shown, watch
 from fairnotice.cli.following import Following
 from fairnotice.cli.watch import View
 from tests.cli.typed import PROGRAM, Terminal, environment, served, typed
@@ -192,6 +195,37 @@ def test_the_view_tells_trouble_and_forgets_it():
 
     assert troubled.startswith("Nobody answers.")
     assert "Ctrl-C" in str(view._footing())
+
+
+@pytest.mark.parametrize("columns", [36, 60, 79, 100])
+@pytest.mark.parametrize("minutes", [1, 16])
+def test_no_word_is_cut_however_narrow_the_terminal(monkeypatch, columns, minutes):
+    """What does not fit beside each other stands below each other."""
+    console = Console(width=columns, file=io.StringIO())
+    monkeypatch.setattr(shown, "terminal", lambda: console)
+    view = View("http://there", None)
+    event = {"resources": ["FrontEnd_IN_0", "BackEnd_IN_0"], "approval": ["BackEnd_IN_0", "…"]}
+    view.take([line("EventAnnounced", **event), line("EventApproved", **event)])
+    console.print(view.picture(NOON + timedelta(minutes=minutes)))
+
+    words = console.file.getvalue().split()
+    for word in ("2B9CA796", "Reboot", "FrontEnd_IN_0", "BackEnd_IN_0", "12:15:00", "announced,"):
+        assert word in words
+    assert ("14" in words) == (minutes == 1)
+    assert ("due:" in words) == (minutes == 16)
+
+
+def test_the_list_says_of_what_is_due_what_the_view_says():
+    """One word per thing."""
+    view = View("http://there", None)
+    view.take([line("EventAnnounced")])
+    now = NOON + timedelta(minutes=16)
+    api = {**EVENT, "approvals": [], "never_seen": ["web-0"]}
+    (row,) = shown.event_rows([api], now)
+
+    assert row[4] == "12:15:00, due: waits for its turn"
+    (event,) = view._following.events.values()
+    assert "due: waits for its turn" in [str(cell) for cell in watch._row(event, now)]
 
 
 def test_what_is_over_lingers_for_a_moment():

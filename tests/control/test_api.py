@@ -124,6 +124,26 @@ def test_a_document_of_no_version_is_refused(looked_at):
     assert looked_at.get("/v1/vms/nobody/document").problem["status"] == 404
 
 
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("/v1/vms", "127.0.0.1", 200),
+        ("/metrics", "127.0.0.1", 200),
+        ("/v1/nothing", "127.0.0.1", 404),
+        ("/v1/vms", "elsewhere.example", 403),
+    ],
+)
+def test_a_browser_is_told_to_do_little_with_an_answer(looked_at, path, host, status):
+    """Good or bad: nothing is guessed, framed, loaded, or told to other sites."""
+    answer = looked_at.get(path, Host=host)
+    assert answer.status == status
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    policy = answer.headers["content-security-policy"]
+    assert policy == "default-src 'none'; frame-ancestors 'none'"
+
+
 def test_head_says_what_get_would(looked_at):
     """Without the body; on the feed too, which would never end."""
     for path in ("/v1/vms", "/v1/vms/db", "/v1/openapi.json", "/healthz", "/readyz"):
@@ -135,6 +155,31 @@ def test_head_says_what_get_would(looked_at):
 
 
 # ---- Doing ----
+
+
+def test_rule_17_several_vms_are_one_request_all_or_none(served):
+    """One address for several; a VM that is refused refuses all, and is named."""
+    later = {"not_before": in_minutes(60)}
+    both = served.post("/v1/vms:restart", {"vms": ["web-0", "web-1"], **later}, Idempotency_Key="k")
+    assert both.status == 202
+    assert [event["resources"] for event in both.json["events"]] == [["web-0"], ["web-1"]]
+    operations = [served.get(f"/v1/operations/{one}").json for one in both.json["operations"]]
+    assert {one["request"] for one in operations} == {both.json["id"]}
+    again = served.post(
+        "/v1/vms:restart", {"vms": ["web-0", "web-1"], **later}, Idempotency_Key="k"
+    )
+    assert again.json["id"] == both.json["id"]
+
+    served.post("/v1/vms/web-2/stop")
+    refused = served.post("/v1/vms:restart", {"vms": ["db", "web-2"]}).problem
+    unknown = served.post("/v1/vms:stop", {"vms": ["db", "web-9"]}).problem
+    nobody = served.post("/v1/vms:delete", {"vms": []}).problem
+    assert (refused["status"], refused["rule"]) == (409, 20)
+    assert refused["detail"].startswith("web-2 ")
+    assert (unknown["status"], unknown["nearest"][0]) == (404, "web-0")
+    assert (nobody["status"], nobody["field"]) == (422, "vms")
+    db = served.get("/v1/vms/db").json
+    assert (db["events"], db["power"]) == ([], "running")
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,11 @@ def test_every_address_with_a_name_says_404(looked_at):
             "windows[0].length_minutes",
         ),
         ("/v1/fleet/difference", {"vm": [{"nmae": "x"}]}, "vm[0].nmae"),
+        (
+            "/v1/fleet/difference",
+            {"vm": [{"name": "x", "cloud_service": "s", "automatically_approve": ["Reboot"]}]},
+            "vm[0]",
+        ),
         ("/v1/fleet/difference", {"node": [{"name": "x", "capacity": 0}]}, "node[0].capacity"),
         ("/v1/fleet/difference", {"vm": [{"name": "x", "network": "?"}]}, "vm[0].network"),
     ],
@@ -318,7 +323,9 @@ def test_whoever_goes_away_in_the_middle_of_a_body_leaves_no_trace(looked_at, ca
 def test_health_while_all_is_well(looked_at):
     """The process lives, and commands are taken."""
     assert looked_at.get("/healthz").json == {"alive": True}
-    assert looked_at.get("/readyz").json == {"ready": True, "why": ""}
+    ready = looked_at.get("/readyz").json
+    assert (ready["ready"], ready["why"]) == (True, "")
+    assert ready["metadata"] == str(looked_at.run.metadata)
 
 
 def test_while_the_store_fails_nothing_is_accepted_and_reading_goes_on():

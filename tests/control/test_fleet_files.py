@@ -190,7 +190,9 @@ BODIES = st.builds(
     ),
     cloud_service=SETS,
     vm=st.lists(
-        st.builds(
+        # A VM of its own has a policy; one of a set has not.
+        st.builds(VmBody, TEXT, automatically_approve=POLICY)
+        | st.builds(
             VmBody,
             name=TEXT,
             node=st.none() | TEXT,
@@ -206,7 +208,6 @@ BODIES = st.builds(
             priority=st.none() | st.sampled_from(Priority),
             eviction_policy=st.sampled_from(EvictionPolicy),
             resource_group=TEXT,
-            automatically_approve=POLICY,
             tags=st.dictionaries(TEXT, TEXT, max_size=3),
         ),
         max_size=3,
@@ -316,6 +317,9 @@ BAD = {
     ),
     VM + "automatically_approve = ['Rebot']": (
         ": vm web-0: `automatically_approve[0]` cannot be `Rebot`; did you mean `Reboot`?"
+    ),
+    VM + "scale_set = 's'\nautomatically_approve = ['Reboot']": (
+        ": vm web-0: `automatically_approve` is a whole set's; put it on the scale_set `s`"
     ),
     "[[node]]\nname = 'n'\ncapacity = 0": ": node n: `capacity` must be 1 or more",
     "[[node]]\nname = 'n'\ncapacity = 1000001": ": node n: `capacity` must be 1000000 or less",

@@ -11,6 +11,7 @@ import pytest
 
 from fairnotice.engine.invariants import Violation
 from fairnotice.testing import simulate as command
+from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.testing.simulator import ACTIONS, STEPS, Simulation
 from fairnotice.testing.witness import LawBroken, LawWitness
 
@@ -70,6 +71,36 @@ def fail_in_the_seventh_step(simulation: Simulation) -> None:
     """Nothing happens, and then the law is broken."""
     if simulation.step == 6:
         complain()
+
+
+def test_the_numbers_are_those_of_the_table(capsys):
+    """A program gets them as numbers, which nobody has rounded."""
+    words = ["--seeds", "2", *FEW]
+    command.main(words)
+    table = rows(capsys.readouterr().out)
+    outcome = command.simulated(words, ManualClock())
+
+    numbers = outcome.numbers
+    assert (outcome.code, outcome.report) == (0, ())
+    assert table["commands"] == f"{numbers.commands:,} ({numbers.refused:,} refused)"
+    assert table["simulated days"] == f"{numbers.simulated_days:,.0f}"
+    assert (numbers.seeds, numbers.steps, numbers.took_seconds) == (2, 40, 0.0)
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_is_told_in_a_pipe_every_few_seconds(capsys, monkeypatch):
+    """Seeds of three seconds each: after the second, and after the fourth."""
+    clock = ManualClock()
+    honest = command._one
+
+    def slow(work):
+        clock.advance(seconds=3)
+        return honest(work)
+
+    monkeypatch.setattr(command, "_one", slow)
+    command.main(["--seeds", "5", *FEW], clock)
+
+    assert capsys.readouterr().err == "2 of 5 seeds\n4 of 5 seeds\n"
 
 
 # ---- How a seed failed ----
@@ -203,7 +234,7 @@ def test_ctrl_c_prints_no_traceback():
     printed, complaints = running.communicate(timeout=60)
 
     assert running.returncode == 130
-    assert complaints == ""
+    assert "Traceback" not in complaints
     assert "interrupted after " in printed
     assert "seeds that failed 0" in printed
 

@@ -71,6 +71,9 @@ def picture(session: Session, what: str, result: dict[str, Any]) -> None:
         waiting = [event["id"][: shown.SHORT] for event in events if _may_be_approved(event)]
         if waiting:
             shown.hint(f"Go ahead now: fairnotice event approve {' '.join(waiting[:HINTED])}")
+    elif len(result["operations"]) == 1:
+        name = result["operations"][0][: shown.SHORT]
+        shown.hint(f"What becomes of it: fairnotice operation show {name}")
     if result["left"]:
         shown.note(f"Left where they are, for want of a place: {shown.listed(result['left'])}")
     for warning in result["warnings"]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fairnotice.cli import exits, main, settings
 from fairnotice.cli.exits import CommandFailed
-from fairnotice.cli.parsing import NAMES_OF, Subparsers, examples, global_options
+from fairnotice.cli.parsing import NAMES_OF, WORDS, Subparsers, examples, global_options
 from fairnotice.cli.remote import Remote
 
 # Whoever waits for a name to be completed does not wait for long.
@@ -76,7 +76,7 @@ def places(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iter
             options += [one for one in action.option_strings if one.startswith("--")]
         elif not action.option_strings:
             names_of = getattr(action, NAMES_OF, names_of)
-            options += action.choices or ()
+            options += action.choices or getattr(action, WORDS, ())
     yield Place(words, (*subparsers, *options), names_of)
     for name, inner in subparsers.items():
         yield from places(inner, (*words, name))

@@ -13,6 +13,7 @@ from contextlib import closing
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,7 @@ from fairnotice.cli import exits, settings
 from fairnotice.cli.parsing import Subparsers, leaf
 from fairnotice.cli.remote import Remote
 from fairnotice.cli.session import Session
+from fairnotice.control.holders import is_loopback
 from fairnotice.errors import FairnoticeError, UsageError
 
 OLDEST_PYTHON = (3, 11)
@@ -97,9 +99,13 @@ def findings(session: Session) -> Iterator[Finding]:
     path, _ = settings.config_file(session.options, session.environ)
     if not mistyped:
         yield fine("settings", f"Read from {path}." if path.exists() else "No file; all is well.")
-    reachable = yield from _control_plane(session)
-    yield _metadata(settings.metadata_url(known), reachable=reachable)
-    yield _store(known["store"].value)
+    health = yield from _control_plane(session)
+    reachable = health is not None
+    health = health or {}
+    metadata = _metadata(settings.metadata_url(known), reachable=reachable)
+    yield _whose_metadata(metadata, settings.metadata_url(known), session.remote.url, health)
+    store = _store(known["store"].value)
+    yield _whose_store(store, known["store"].value, session.remote.url, health)
     if not reachable:
         for name in PORTS:
             yield _port(name, known[name].value)
@@ -129,26 +135,30 @@ def _extras() -> Iterator[Finding]:
 # ---- What runs ----
 
 
-def _control_plane(session: Session) -> Generator[Finding, None, bool]:
-    """Whether there is one, whether it is ready, and whose clock is wrong; returns the first."""
+def _control_plane(session: Session) -> Generator[Finding, None, dict[str, Any] | None]:
+    """Whether there is one, whether it is ready, and whose clock is wrong; what it says of itself.
+
+    None where there is none.
+    """
     remote = session.remote
     before = session.clock.wall()
     try:
         answer = remote.ask("GET", ("readyz",), timeout_seconds=TIMEOUT_SECONDS)
     except FairnoticeError as error:
         yield wrong("control plane", str(error))
-        return False
+        return None
     health = answer.body if isinstance(answer.body, dict) else {}
     if "ready" not in health:
         yield wrong("control plane", f"What answers at {remote.url} is no control plane.")
-        return False
+        return None
     if health["ready"]:
         yield fine("control plane", f"{remote.url} is ready.")
     else:
         yield wrong("control plane", f"{remote.url} is not ready: {health.get('why')}")
     yield from _clock(answer.date, before, session.clock.wall())
     yield from _fleet(remote)
-    return True
+    yield from _faults(remote)
+    return health
 
 
 def _clock(date: str | None, before: datetime, after: datetime) -> Iterator[Finding]:
@@ -181,6 +191,20 @@ def _fleet(remote: Remote) -> Iterator[Finding]:
         yield fine("fleet", f"VMs listen in all of {len(scopes)} scopes.")
 
 
+def _faults(remote: Remote) -> Iterator[Finding]:
+    """What the endpoint is made to do wrong: good to know before a client is blamed."""
+    try:
+        on = [fault["id"] for fault in remote.everything("faults")["items"]]
+    except FairnoticeError as error:
+        yield wrong("faults", str(error))
+        return
+    if on:
+        sentence = f"The endpoint misbehaves on purpose: {', '.join(on)}."
+        yield noted("faults", f"{sentence} End it: fairnotice fault clear")
+    else:
+        yield fine("faults", "None is on.")
+
+
 def _metadata(url: str, *, reachable: bool) -> Finding:
     try:
         status, body = _asked_for_metadata(url)
@@ -193,7 +217,41 @@ def _metadata(url: str, *, reachable: bool) -> Finding:
     if status not in METADATA_STATUSES or not _is_ours(body):
         sentence = f"What answers at {url} ({status}) is no metadata endpoint of fairnotice."
         return wrong("metadata", f"{sentence} Check --metadata-url or FAIRNOTICE_METADATA_URL.")
-    return fine("metadata", f"{url} answers ({status} to one who is no VM).")
+    whom = " to one who is no VM" if status == HTTPStatus.FORBIDDEN else ""
+    return fine("metadata", f"{url} answers ({status}{whom}).")
+
+
+def _whose_metadata(found: Finding, url: str, control: str, health: dict[str, Any]) -> Finding:
+    """The finding; or that another control plane's endpoint was looked at."""
+    own = settings.place(str(health.get("metadata", "")))
+    asked = urlsplit(url)
+    # Elsewhere there may be a proxy or a translation of addresses between the two.
+    hosts = (asked.hostname or "", urlsplit(control).hostname or "")
+    if own is None or own[1] == asked.port or not all(map(is_loopback, hosts)):
+        return found
+    sentence = f"{control} serves metadata at port {own[1]}, so {url} is not its endpoint"
+    right = f"{asked.scheme}://{asked.hostname}:{own[1]}"
+    return wrong("metadata", f"{sentence}. Set FAIRNOTICE_METADATA_URL={right}")
+
+
+def _whose_store(found: Finding, url: str, control: str, health: dict[str, Any]) -> Finding:
+    """The finding; or that the store is not that of the control plane that was asked."""
+    own = str(health.get("store", ""))
+    if not own or found.state == "wrong" or _same_store(own, settings.hidden(url)):
+        return found
+    sentence = f"{settings.hidden(url)} is what up would use from here"
+    return noted("store", f"{sentence}, but {control} keeps its state in {own}.")
+
+
+def _same_store(one: str, other: str) -> bool:
+    """Whether two URLs mean the same; a file may be written in several ways."""
+    if not (one.startswith("sqlite:") and other.startswith("sqlite:")):
+        return one == other
+    return _sqlite_path(one).resolve() == _sqlite_path(other).resolve()
+
+
+def _sqlite_path(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:").removeprefix("//"))
 
 
 def _asked_for_metadata(url: str) -> tuple[int, bytes]:
@@ -228,7 +286,7 @@ def _is_ours(body: bytes) -> bool:
 def _store(url: str) -> Finding:
     if not url.startswith("sqlite:"):
         return fine("store", f"{url.partition(':')[0]}: nothing to look at here.")
-    path = Path(url.removeprefix("sqlite:").removeprefix("//"))
+    path = _sqlite_path(url)
     folder = next((one for one in path.parents if one.exists()), Path("/"))
     try:
         with tempfile.TemporaryFile(dir=folder):

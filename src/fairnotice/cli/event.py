@@ -112,13 +112,12 @@ def _picture(session: Session, event: dict[str, Any]) -> None:
     now = session.clock.wall()
     seen = (f"{one['vm']} ({shown.at(one['at'], now)})" for one in event["seen"])
     by = (f"{one['by']} ({shown.at(one['at'], now)})" for one in event["approvals"])
-    over = event["started_at"] is not None or event["gone_at"] is not None
     shown.facts(
         headline(event),
         (
             ("id", event["id"]),
             ("what", event["description"]),
-            ("not before", (shown.at if over else shown.when)(event["not_before"], now)),
+            ("not before", shown.not_before(event, now, waiting=event["status"] == "Scheduled")),
             ("announced", shown.when(event["announced_at"], now)),
             ("first seen", shown.listed(seen)),
             ("never seen", shown.listed(event["never_seen"])),
@@ -129,10 +128,13 @@ def _picture(session: Session, event: dict[str, Any]) -> None:
             ("source", event["source"]),
             ("scope", event["scope"]),
             ("node", event["node"]),
+            ("operation", event["operation"]),
             ("reason", event["reason"]),
         ),
     )
-    shown.hint(f"Its story: fairnotice event history {event['id'][: shown.SHORT]}")
+    # What is over for a day is known by its whole id only.
+    name = event["id"] if event["gone_at"] else event["id"][: shown.SHORT]
+    shown.hint(f"Its story: fairnotice event history {name}")
 
 
 def headline(event: dict[str, Any]) -> Text:

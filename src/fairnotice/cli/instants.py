@@ -115,6 +115,15 @@ def clock_time(when: datetime, now: datetime) -> str:
     return f"{when:%H:%M:%S}" if same else f"{when:%Y-%m-%d %H:%M:%S}"
 
 
+# Said of an event that is past its NotBefore, and has not started.
+DUE = "due: waits for its turn"
+
+
+def countdown(not_before: datetime, now: datetime) -> str:
+    """`in 12 s` of what is still to come; what is past waits for its turn."""
+    return DUE if not_before <= now else until(not_before, now)
+
+
 def until(when: datetime, now: datetime) -> str:
     """`in 12 s`, `now`, `4 min ago`."""
     seconds = (when - now).total_seconds()

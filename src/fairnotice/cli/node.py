@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from fairnotice.cli import accepted, exits, rollout, shown
+from fairnotice.cli import accepted, exits, operation, rollout, shown
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import instant, to_api
 from fairnotice.cli.parsing import Subparsers, from_one, group, leaf, names
@@ -154,15 +154,10 @@ def _picture(session: Session, node: dict[str, Any]) -> None:
         ),
     )
     for name in node["operations"]:
-        _live(session, session.remote.get("v1", "operations", name))
-
-
-def _live(session: Session, operation: dict[str, Any]) -> None:
-    now = session.clock.wall()
-    shown.say("", shown.title(operation["kind"], shown.styled(operation["status"])))
-    events = [session.remote.get("v1", "events", name) for name in operation["events"]]
-    if events:
-        shown.say(shown.table(shown.EVENT_COLUMNS, shown.event_rows(events, now)))
+        live = session.remote.get("v1", "operations", name)
+        shown.say("", operation.headline(live))
+        shown.say(shown.dim(f"  {name}"))
+        operation.events(session, live)
 
 
 # ---- Doing ----

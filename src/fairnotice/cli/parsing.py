@@ -14,6 +14,11 @@ from fairnotice.cli.settings import suggestion
 
 # Which kind of name an argument takes: shell completion offers those there are.
 NAMES_OF = "names_of"
+# Set on the parser of a command that runs another: what is behind -- is in `options.behind`.
+RUNS_ANOTHER = "runs_another"
+BEHIND = "--"
+# Words that an argument takes, each with its own sentence where it is none of them.
+WORDS = "words"
 
 # "invalid choice: 'vmm' (choose from 'vm', 'node')", with or without quotes by version of Python.
 _NO_CHOICE = re.compile(r"invalid choice: '?(?P<typed>[^']*?)'? \(.*choose from (?P<known>.*)\)")
@@ -54,7 +59,16 @@ class Parser(argparse.ArgumentParser):
 
         Left to argparse, the program itself would complain, which does not know the flags.
         """
+        behind: list[str] = []
+        if getattr(self, RUNS_ANOTHER, False) and BEHIND in args:
+            # argparse would take out a second -- too, which is the other command's.
+            place = args.index(BEHIND)
+            args, behind = args[:place], args[place + 1 :]
         found, extra = super().parse_known_args(args, namespace)
+        if getattr(self, RUNS_ANOTHER, False):
+            if not behind:
+                self.error("write -- and, behind that, the command that is to be run")
+            found.behind = behind
         if extra:
             self.error(self._too_much(extra[0]))
         return found, []
@@ -82,8 +96,26 @@ def in_words(message: str) -> str:
         end = "" if message.endswith("?") else "."
         return f"{message[:1].upper()}{message[1:].rstrip('.')}{end}"
     known = [word.strip(" '") for word in found["known"].split(",")]
-    meant = suggestion(found["typed"], known) or f"Choose among {', '.join(known)}."
+    meant = _meant(found["typed"], known) or f"Choose among {', '.join(known)}."
     return f"There is no {found['typed']!r} here. {meant}"
+
+
+# What people type who know it by another word.
+_ELSEWHERE = {
+    "describe": "show",
+    "drain": "evacuate",
+    "get": "show",
+    "ls": "list",
+    "reboot": "restart",
+    "remove": "delete",
+    "rm": "delete",
+    "shutdown": "stop",
+}
+
+
+def _meant(typed: str, known: Sequence[str]) -> str:
+    word = _ELSEWHERE.get(typed.lower(), "")
+    return f"Did you mean {word}?" if word in known else suggestion(typed, known)
 
 
 # ---- Options ----
@@ -159,13 +191,13 @@ def names(
     parser: argparse.ArgumentParser, kind: str, *, many: bool = True, what: str = ""
 ) -> argparse.Action:
     """The names of VMs, nodes, events … that a command is about."""
-    metavar = "ID" if kind in ("events", "rollouts") else "NAME"
+    by_id = kind in ("events", "operations", "rollouts")
     action = parser.add_argument(
         "names" if many else "name",
         nargs="+" if many else None,
         type=some_name,
-        metavar=metavar,
-        help=what or {"events": "its id, or how that begins"}.get(kind, "its name"),
+        metavar="ID" if by_id else "NAME",
+        help=what or ("its id, or how that begins" if by_id else "its name"),
     )
     setattr(action, NAMES_OF, kind)
     return action

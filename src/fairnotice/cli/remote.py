@@ -1,6 +1,7 @@
 """The control plane as a client sees it: JSON over HTTP, and its problems as sentences."""
 
 import json
+import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -25,6 +26,8 @@ PROBLEMS = "urn:fairnotice:problem:"
 NO_ADDRESS = (f"{PROBLEMS}no-address", f"{PROBLEMS}no-method")
 # Far beyond any revision: the feed answers with the state as it is, and goes on from there.
 FROM_NOW = 2**53 - 1
+# What the law names when there is no event; an idempotency key may look like it.
+_OPERATION = re.compile(r"(?<!key )\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(\.\d+)?\b")
 
 
 class Unreachable(CommandFailed):
@@ -74,6 +77,10 @@ class Remote:
         """What came of changing this."""
         return self._checked(self.ask("PATCH", path, body=body))
 
+    def delete(self, *path: str) -> Any:  # noqa: ANN401, JSON
+        """What came of taking this away."""
+        return self._checked(self.ask("DELETE", path))
+
     def everything(self, kind: str, **query: Any) -> dict[str, Any]:  # noqa: ANN401, JSON
         """A list from its first part to its last, in the shape of one part."""
         items: list[Any] = []
@@ -104,10 +111,12 @@ class Remote:
         found = [one for one in ids if begins and one.lower().startswith(begins.lower())]
         if not found:
             near = _nearest(begins, ids)
-            if not near:
+            if not near and kind != "events":
                 # The control plane has the sentence for it.
                 return begins
-            sentence = f"There is no {kind.removesuffix('s')} {begins}. Did you mean {near}?"
+            older = "One that is over for more than a day is known by its whole id."
+            meant = f"Did you mean {near}?" if near else older
+            sentence = f"There is no {kind.removesuffix('s')} {begins}. {meant}"
             raise CommandFailed(sentence, exits.NOT_FOUND)
         if len(found) > 1:
             shown = ", ".join(found[:CHOICES_SHOWN])
@@ -144,7 +153,7 @@ class Remote:
         body: Any,  # noqa: ANN401, JSON
         timeout_seconds: float | None,
     ) -> HTTPResponse:
-        target = "/".join((self._base, *(quote(part, safe="") for part in path)))
+        target = "/".join((self._base, *(quote(part, safe=":") for part in path)))
         if query:
             target += "?" + urlencode(query)
         content = None if body is None else json.dumps(body)
@@ -215,10 +224,15 @@ def _why(error: Exception) -> str:
 def failure(problem: Mapping[str, Any]) -> CommandFailed:
     """A problem of the API as the end of a command."""
     sentence = str(problem["detail"])
-    if problem.get("field"):
-        sentence = f"{problem['field']}: {sentence}"
+    field = problem.get("field")
+    if field and not sentence.startswith((field, f"`{field}`")):
+        sentence = f"{field}: {sentence}"
+    unknown = str(problem.get("type", "")).endswith(":not-found")
     event = problem.get("event")
     if event:
-        sentence += f" It is event {event}: fairnotice event show {event[:8]}"
-    unknown = str(problem.get("type", "")).endswith(":not-found")
+        which = "See" if event in sentence else f"It is event {event}"
+        sentence += f" {which}: fairnotice event show {event[:SHORT_CHARACTERS]}"
+    elif not unknown and (operation := _OPERATION.search(sentence)):
+        # Nobody was told of it, so there is no event to look at.
+        sentence += f" See: fairnotice operation show {operation[0]}"
     return CommandFailed(sentence, exits.NOT_FOUND if unknown else exits.REFUSED)

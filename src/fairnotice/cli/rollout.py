@@ -37,7 +37,7 @@ def add(subparsers: Subparsers) -> None:
     leaf(commands, "list", _list, "every rollout", ("fairnotice rollout list",))
     lines = ("fairnotice rollout show 5c1e",)
     show = leaf(commands, "show", _show, "one rollout: how far it is, node by node", lines)
-    names(show, "rollouts", many=False, what="its id, or how that begins")
+    names(show, "rollouts", many=False)
     for what, summary in (
         ("pause", "announce nothing new; what was promised goes on"),
         ("resume", "go on, with a fresh failure budget"),
@@ -46,7 +46,7 @@ def add(subparsers: Subparsers) -> None:
         parser = leaf(
             commands, what, partial(_steer, what), summary, (f"fairnotice rollout {what} 5c1e",)
         )
-        names(parser, "rollouts", many=False, what="its id, or how that begins")
+        names(parser, "rollouts", many=False)
 
 
 def _add_start(commands: Subparsers) -> None:
@@ -123,8 +123,9 @@ def _forecast(session: Session, result: dict[str, Any]) -> None:
         for node in result["order"]
     )
     shown.say(shown.table(("NODE", "ANNOUNCED", "OVER"), rows))
-    for one in result["in_the_way"]:
-        shown.note(f"{one['node']}: {one['why']}")
+    if result["in_the_way"]:
+        whys = ((one["node"], _why(one["node"], one["why"])) for one in result["in_the_way"])
+        shown.say("", shown.table(("IN THE WAY", "[WHY]"), whys), "")
     for warning in result["warnings"]:
         shown.note(warning)
     if result["ends_at"]:
@@ -203,11 +204,16 @@ def _picture(session: Session, rollout: dict[str, Any]) -> None:
         (
             f"  {node['node']}",
             shown.styled(node["status"]),
-            node["reason"] or (f"waits for {node['waits_for']}" if node["waits_for"] else ""),
+            _why(node["node"], node["reason"]),
         )
         for node in rollout["nodes"]
     )
     shown.say(shown.table(("  NODE", "STATUS", "[WHY]"), rows))
+
+
+def _why(node: str, why: str) -> str:
+    """Why, beside the name of a node, which need not be said again."""
+    return why.removeprefix(f"{node} ")
 
 
 def _counts(rollout: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from fairnotice.cli import accepted, shown
+from fairnotice.cli.instants import MINUTE, seconds_in_words
 from fairnotice.cli.parsing import Subparsers, from_one, group, leaf, names
 from fairnotice.cli.session import Session
 
@@ -66,8 +67,11 @@ def _row(scale_set: dict[str, Any]) -> tuple[shown.Cell, ...]:
 
 
 def _notice(scale_set: dict[str, Any]) -> str:
-    minutes = scale_set["terminate_notice_minutes"]
-    return "off" if minutes is None else f"{minutes} min"
+    minutes, seconds = scale_set["terminate_notice_minutes"], scale_set["terminate_notice_seconds"]
+    if minutes is None:
+        return "off"
+    given = seconds_in_words(seconds)
+    return given if seconds == minutes * MINUTE else f"{given} (for {minutes} min)"
 
 
 def _show(session: Session) -> int:
@@ -97,5 +101,9 @@ def _set_notice(session: Session) -> int:
     name, minutes = session.options.name, session.options.minutes
     body = {"terminate_notice_minutes": minutes}
     result = session.remote.patch("v1", "scale-sets", name, body=body)
-    what = f"{name}: terminate notice {_notice(body)}"
-    return session.show(result, lambda result: accepted.picture(session, what, result))
+
+    def picture(result: dict[str, Any]) -> None:
+        changed = session.remote.get("v1", "scale-sets", name)
+        accepted.picture(session, f"{name}: terminate notice {_notice(changed)}", result)
+
+    return session.show(result, picture)

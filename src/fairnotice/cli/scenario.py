@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 
 from fairnotice.cli import exits, settings
-from fairnotice.cli.parsing import config_option
+from fairnotice.cli.parsing import WORDS, config_option
 from fairnotice.clock import SystemClock
 from fairnotice.control.scenario_play import Line
 from fairnotice.control.scenario_sites import Site, running_site, throw_away
@@ -67,7 +67,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         parents=[config_option()],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    running.add_argument("names", nargs="+", metavar="NAME", help=f"a scenario, or {ALL}")
+    names = running.add_argument("names", nargs="+", metavar="NAME", help=f"a scenario, or {ALL}")
+    setattr(names, WORDS, (*SCENARIOS, ALL))
     running.add_argument("--json", action="store_true", help="as JSON, when all are over")
     # It may stand in front of the command, too, and then must not be forgotten here.
     running.add_argument(

@@ -169,6 +169,13 @@ SETTINGS: tuple[Setting, ...] = (
         "requests a second that up takes from one VM",
         _is_rate,
     ),
+    Setting(
+        "log_format",
+        "text or json",
+        _always("text"),
+        "how up writes its log: lines for people, or an object a line for programs",
+        lambda text: text in ("text", "json"),
+    ),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
 

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fairnotice.cli.instants import clock_time, from_api, until
+from fairnotice.cli.instants import clock_time, countdown, from_api, until
 
 SHORT = 8
 # In a pipe nothing is cut or folded: whoever reads it has no columns.
@@ -130,7 +130,7 @@ def title(name: str, *words: str | Text) -> Text:
 
 
 def _cell(cell: Cell) -> Text:
-    if cell is None or cell == "":
+    if cell is None or not str(cell):
         return Text("-", style="dim")
     # A Text of its own: in a string rich would look for [styles].
     return Text(cell) if isinstance(cell, str) else cell
@@ -167,6 +167,13 @@ def at(text: str | None, now: datetime) -> str | None:
     return None if text is None else clock_time(from_api(text), now)
 
 
+def not_before(row: dict[str, Any], now: datetime, *, waiting: bool) -> str:
+    """NotBefore of an event or an operation; while it waits, with how long it still does."""
+    found = from_api(row["not_before"])
+    more = f", {countdown(found, now)}" if waiting else ""
+    return clock_time(found, now) + more
+
+
 # ---- Events ----
 
 EVENT_COLUMNS = ("EVENT", "TYPE", "STATUS", "[VMS]", "NOT BEFORE (UTC)", "SEEN", "APPROVED BY")
@@ -181,7 +188,7 @@ def event_rows(events: Iterable[dict[str, Any]], now: datetime) -> Iterable[Sequ
             event["type"],
             styled(event["status"]),
             listed(event["resources"]),
-            when(event["not_before"], now) if scheduled else at(event["not_before"], now),
+            not_before(event, now, waiting=scheduled),
             seen(event),
             listed(one["by"] for one in event["approvals"]),
         )

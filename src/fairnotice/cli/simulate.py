@@ -2,14 +2,10 @@
 
 import argparse
 import json
-from contextlib import redirect_stdout
-from io import StringIO
-from typing import Any
 
 from fairnotice.cli.parsing import Subparsers, examples, from_one, sentence
+from fairnotice.clock import SystemClock
 
-# Where the numbers of the simulator's table begin.
-COLUMN = 18
 NAMES = ("seeds", "first", "seed", "steps", "jobs")
 
 
@@ -42,20 +38,7 @@ def run(options: argparse.Namespace) -> int:
     words = [f"--{name}={value}" for name, value in given if value is not None]
     if not options.json:
         return simulate.main(words)
-    with redirect_stdout(StringIO()) as printed:
-        code = simulate.main(words)
-    print(json.dumps(_numbers(printed.getvalue().splitlines()), indent=2, ensure_ascii=False))
-    return code
-
-
-def _numbers(lines: list[str]) -> dict[str, Any]:
-    """What the simulator printed, for a program: its numbers, and what it says of failures."""
-    first = next(place for place, line in enumerate(lines) if line.startswith("seeds  "))
-    found: dict[str, Any] = {}
-    for line in lines[first:]:
-        name, value = line[:COLUMN].strip().replace(" ", "_"), line[COLUMN:].replace(",", "")
-        number, _, rest = value.partition(" ")
-        found["took_seconds" if name == "took" else name] = json.loads(number)
-        if rest.endswith("refused)"):
-            found["refused"] = int(rest.strip("()").partition(" ")[0])
-    return {**found, "report": [line for line in lines[:first] if line]}
+    outcome = simulate.simulated(words, SystemClock())
+    found = {**outcome.numbers._asdict(), "report": outcome.report}
+    print(json.dumps(found, indent=2, ensure_ascii=False))
+    return outcome.code

@@ -3,11 +3,11 @@
 import argparse
 import asyncio
 import html
-import logging
 import shlex
 import signal
+from base64 import b64encode
 from collections.abc import Callable
-from ipaddress import ip_address
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,13 +17,15 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from fairnotice.cli import settings
+from fairnotice.cli.logs import FORMATS, log_to_standard_error
 from fairnotice.clock import SystemClock
 from fairnotice.control.fleet_body import FleetBody, specification
 from fairnotice.control.fleet_files import read_toml, sample_fleet
-from fairnotice.control.running import Place, Plan, Running, running
+from fairnotice.control.holders import is_loopback
+from fairnotice.control.running import BESIDE, Place, Plan, Running, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.engine import PROFILES, Refusal
-from fairnotice.errors import UsageError
+from fairnotice.errors import StoreInUse, UsageError
 from fairnotice.metadata.rate import DEFAULT, Rate, rate_of
 from fairnotice.stores.opening import open_store
 
@@ -37,7 +39,6 @@ EXAMPLES = """examples:
 METADATA = Place("127.0.0.1", 8169)
 CONTROL = Place("127.0.0.1", 8600)
 BURST = 10
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -55,14 +56,18 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     parser.add_argument("--metadata", metavar="HOST:PORT", help=f"default {METADATA}")
     parser.add_argument("--control", metavar="HOST:PORT", help=f"default {CONTROL}")
     parser.add_argument("--rate-limit", metavar="N|off", help="requests a second and VM (5)")
+    parser.add_argument("--log-format", choices=FORMATS, help="of standard error (text)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the service until it is told to end; the exit code."""
     body = _fleet(arguments.fleet)
-    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
-    uvloop.run(up(_plan(arguments), body, _say))
+    log_to_standard_error(arguments.log_format or "text")
+    try:
+        uvloop.run(up(_plan(arguments), body, _say))
+    except StoreInUse as error:
+        raise StoreInUse(f"{error} {BESIDE}") from error
     return 0
 
 
@@ -103,17 +108,11 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         metadata=metadata,
         control=_place(arguments.control, CONTROL, "control"),
         # Off loopback anybody could say that he is any VM.
-        prefix_allowed=_is_loopback(metadata.host),
+        prefix_allowed=is_loopback(metadata.host),
         rate_limit=_rate(arguments.rate_limit),
+        store_url=settings.hidden(url),
         fronts=lambda run: [Route("/", _page(run))],
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _where(store: str | None) -> tuple[str, Path | None]:
@@ -217,18 +216,27 @@ def _page(run: Running) -> Callable[[Request], Response]:
             f"<p>{html.escape(what)}</p><pre>{html.escape(line)}</pre>"
             for what, line in lines(run).items()
         )
-        return HTMLResponse(PAGE.format(items=items))
+        return HTMLResponse(PAGE.format(style=STYLE, items=items), headers=PAGE_HEADERS)
 
     return page
 
 
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 3rem auto; padding: 0 1rem;
+  color-scheme: light dark; }
+pre { padding: .75rem; overflow-x: auto; border: 1px solid #8884; border-radius: .4rem; }
+"""
+_DIGEST = b64encode(sha256(STYLE.encode()).digest()).decode()
+# This style and nothing else: a name in the fleet cannot bring a script.
+PAGE_HEADERS = {
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+}
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>fairnotice</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 3rem auto; padding: 0 1rem;
-  color-scheme: light dark; }}
-pre {{ padding: .75rem; overflow-x: auto; border: 1px solid #8884; border-radius: .4rem; }}
-</style></head><body>
+<style>{style}</style></head><body>
 <h1>fairnotice is up</h1>
 {items}
 <p><a href="/v1/openapi.json">the API</a> · <a href="/v1/events">events</a> ·

@@ -3,7 +3,8 @@
 from functools import partial
 from typing import Any
 
-from fairnotice.cli import accepted, shown
+from fairnotice.cli import accepted, exits, shown
+from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import instant, to_api
 from fairnotice.cli.parsing import Subparsers, group, leaf, names
 from fairnotice.cli.session import Session
@@ -36,9 +37,7 @@ DEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 # What all VMs of a scope are told of beforehand, where one of them listens.
 ANNOUNCED = ("restart", "redeploy", "evict")
-SEVERAL = """its name. Of several VMs each is asked for by itself, in this order: one that is
-refused keeps none of the others from it. With --json the answers are a list, each with its name
-and error; of one VM it is the answer itself"""
+SEVERAL = """its name. Several VMs are one request: all of them or, where one is refused, none"""
 
 
 def add(subparsers: Subparsers) -> None:
@@ -126,17 +125,21 @@ def _text(value: object) -> str | None:
 def _do(what: str, session: Session) -> int:
     not_before = getattr(session.options, "not_before", None)
     body = {} if not_before is None else {"not_before": to_api(not_before(session.clock.wall()))}
+    vms = list(dict.fromkeys(session.options.names))
+    try:
+        result = session.remote.post("v1", f"vms:{what}", body={**body, "vms": vms})
+    except CommandFailed as refused:
+        if len(vms) == 1 or refused.code == exits.UNREACHABLE:
+            raise
+        sentence = f"{refused} So nothing is done to any of the {len(vms)} VMs."
+        raise CommandFailed(sentence, refused.code) from refused
 
-    def ask(name: str) -> dict[str, Any]:
-        found: dict[str, Any] = session.remote.post("v1", "vms", name, what, body=body)
-        return found
-
-    def tell(done: list[str], result: dict[str, Any]) -> None:
-        accepted.picture(session, f"{shown.listed(done)}: {what}", result)
+    def picture(result: dict[str, Any]) -> None:
+        accepted.picture(session, f"{shown.listed(vms)}: {what}", result)
         if what in ANNOUNCED:
-            _say_who_was_not_told(session, done, result)
+            _say_who_was_not_told(session, vms, result)
 
-    return accepted.for_each(session, "vms", ask, tell)
+    return session.show(result, picture)
 
 
 def _say_who_was_not_told(session: Session, done: list[str], result: dict[str, Any]) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.measure import Measurement
 from rich.text import Text
 
 from fairnotice.cli import exits, shown
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.following import Followed, Following, Told
-from fairnotice.cli.instants import clock_time, seconds_in_words, until
+from fairnotice.cli.instants import DUE, clock_time, seconds_in_words, until
 from fairnotice.cli.remote import FROM_NOW, Remote, Unreachable
 from fairnotice.cli.session import Session
 
@@ -31,6 +32,8 @@ VMS_SHOWN = 6
 TIGHT = 0.2
 # Headings, footing and the blank lines between.
 FRAME_LINES = 10
+# An event of one VM, where there is no room for a table.
+STACKED_LINES = 5
 
 Line = dict[str, Any]
 
@@ -162,7 +165,13 @@ class View:
             return shown.dim("Nothing is announced or under way. Try: fairnotice vm restart NAME")
         room = max(3, shown.terminal().height - FRAME_LINES - len(self._told))
         columns = ("EVENT", "TYPE", "[VMS]", "NOT BEFORE", "", "APPROVED BY")
-        table = shown.table(columns, (_row(event, now) for event in events[:room]))
+        table: RenderableType = shown.table(columns, (_row(one, now) for one in events[:room]))
+        console = shown.terminal()
+        unbounded = console.options.update(width=shown.PIPE_COLUMNS)
+        if Measurement.get(console, unbounded, table).maximum > console.width:
+            # Columns would be cut: what does not fit beside each other goes below each other.
+            room = max(1, room // STACKED_LINES)
+            table = Group(*(_stacked(event, now) for event in events[:room]))
         if len(events) <= room:
             return table
         return Group(table, shown.dim(f"and {len(events) - room} more: fairnotice event list"))
@@ -188,7 +197,7 @@ def _in_view(event: Followed, now: datetime) -> bool:
     return event.gone_at is None or now - event.gone_at < LINGER
 
 
-def _row(event: Followed, now: datetime) -> tuple[shown.Cell, ...]:
+def _row(event: Followed, now: datetime) -> tuple[Text, ...]:
     over = event.gone_at is not None
     return (
         Text(event.id[: shown.SHORT], style="dim" if over else "bold"),
@@ -196,8 +205,19 @@ def _row(event: Followed, now: datetime) -> tuple[shown.Cell, ...]:
         _vms(event),
         _instant(event, now),
         _countdown(event, now),
-        Text(event.approved_by, style="green") if event.approved_by else None,
+        Text(event.approved_by, style="green"),
     )
+
+
+def _stacked(event: Followed, now: datetime) -> Text:
+    """An event where there is no room for a table: lines that are folded between words."""
+    name, kind, vms, at, countdown, approved_by = _row(event, now)
+    lines = [Text(" ").join((name, kind)), *vms.split("\n")]
+    lines.append(Text.assemble("not before ", at))
+    lines.append(countdown)
+    if approved_by:
+        lines.append(Text.assemble("approved by ", approved_by))
+    return Text("\n  ").join(lines)
 
 
 def _vms(event: Followed) -> Text:
@@ -228,7 +248,7 @@ def _countdown(event: Followed, now: datetime) -> Text:
         return Text(f"{words} for {took}", style="bold magenta")
     left = (event.not_before - now).total_seconds()
     if left <= 0:
-        return Text("due: waits for its turn", style="yellow")
+        return Text(DUE, style="yellow")
     share = min(1.0, left / max((event.not_before - event.announced_at).total_seconds(), 1.0))
     filled = max(1, round(BAR * share))
     colour = "red" if share < TIGHT else "yellow"

@@ -66,6 +66,14 @@ class VmBody(Body):
     automatically_approve: list[EventType] = msgspec.field(default_factory=list)
     tags: dict[str, str] = msgspec.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Rule 18: a policy is a scope's, so that of an instance would silently do nothing."""
+        for kind in ("availability_set", "scale_set", "cloud_service"):
+            name = getattr(self, kind)
+            if name is not None and self.automatically_approve:
+                what = "`automatically_approve` is a whole set's"
+                raise ValueError(f"{what}; put it on the {kind} `{name}`")
+
 
 class FleetBody(Body):
     """A whole fleet; each list is a kind of table of the file, by its name."""

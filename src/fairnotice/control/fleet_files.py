@@ -131,7 +131,7 @@ def _in_words(sentence: str, keys: dict[str, Any]) -> str:
         choices = _choices(keys[re.split(r"\W", path, maxsplit=1)[0]])
         meant = _meant(no_choice[2], choices) or f"; choose among {', '.join(choices)}"
         return f"`{path}` cannot be `{no_choice[2]}`{meant}"
-    return f"`{path}`: {what}"
+    return f"`{path}`: {what}" if path else what
 
 
 def _choices(kind: Any) -> list[str]:  # noqa: ANN401, any type a field can have

@@ -1,10 +1,19 @@
-"""Who listens on a port of this machine, as far as we may know."""
+"""Addresses of this machine: which are its own, and who listens there, as far as we may know."""
 
 import contextlib
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 _LISTENING = "0A"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches this address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def listener_at(port: int, proc: Path = Path("/proc")) -> str | None:

@@ -85,8 +85,8 @@ def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
 
 
 def _operation_id(route: Route) -> str:
-    words = route.path.removeprefix("/v1/").replace("{name}", "one").replace("/", "-")
-    return f"{route.method.lower()}-{words}"
+    words = route.path.removeprefix("/v1/").replace("{name}", "one")
+    return f"{route.method.lower()}-{words.replace('/', '-').replace(':', '-')}"
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Every address of the native API, in one table: what it takes, what it shows, what it does."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, NamedTuple
@@ -71,12 +71,17 @@ class Route(NamedTuple):
 
 
 def page(call: Call, table: str, key: str, **more: object) -> dict[str, Any]:
-    """One part of a list, and where the next begins."""
+    """One part of a list of rows, and where the next begins."""
     query: Paging = call.query
-    if query.after and query.after not in getattr(call.service.fleet, table):
+    known = getattr(call.service.fleet, table)
+    return part(query, known, getattr(call.service, table)(query.after, **more), key)
+
+
+def part(query: Paging, known: Container[str], items: Iterable[Any], key: str) -> dict[str, Any]:
+    """So many of the items after the one that was asked for, if that is still known."""
+    if query.after and query.after not in known:
         # It was there a page ago: saying nothing would look like the end of the list.
         raise msgspec.ValidationError(f"{query.after} is not there; begin anew - at `$.after`")
-    items = getattr(call.service, table)(query.after, **more)
     shown = list(islice(items, query.limit + 1))
     more_to_come = len(shown) > query.limit
     shown = shown[: query.limit]
@@ -112,6 +117,10 @@ async def _on_vm(what: str, call: Call) -> object:
     return await call.service.on_vms(what, (call.name,), call.who, call.body)
 
 
+async def _on_vms(what: str, call: Call) -> object:
+    return await call.service.on_vms(what, tuple(call.body.vms), call.who, call.body)
+
+
 async def _on_node(what: str, call: Call) -> object:
     return await call.service.on_node(what, call.name, call.who, call.body)
 
@@ -133,17 +142,27 @@ def _document(call: Call) -> bytes:
 
 def _vm_routes() -> Iterable[Route]:
     for what in VM_OPERATIONS:
-        takes = shapes.OnVm if what in ("restart", "redeploy") else shapes.Nothing
-        yield Route(
-            "POST",
-            f"/v1/vms/{{name}}/{what}",
-            f"{what.capitalize()} a VM.",
-            partial(_on_vm, what),
-            shapes.Accepted,
-            takes,
-            status=202,
-            remembered=True,
-        )
+        planned = what in ("restart", "redeploy")
+        # A colon, since /v1/vms/restart is the address of a VM that is called so.
+        for path, whom, handle, takes in (
+            ("/v1/vms/{name}/", "a VM", _on_vm, shapes.OnVm if planned else shapes.Nothing),
+            (
+                "/v1/vms:",
+                "several VMs, all or none",
+                _on_vms,
+                shapes.PlannedOnVms if planned else shapes.OnVms,
+            ),
+        ):
+            yield Route(
+                "POST",
+                f"{path}{what}",
+                f"{what.capitalize()} {whom}.",
+                partial(handle, what),
+                shapes.Accepted,
+                takes,
+                status=202,
+                remembered=True,
+            )
 
 
 def _node_routes() -> Iterable[Route]:
@@ -299,6 +318,42 @@ def _set_routes() -> Iterable[Route]:
     )
 
 
+def _faults(call: Call) -> dict[str, Any]:
+    on = call.service.faults_on()
+    ids = [one.id for one in on]
+    after = call.query.after
+    following = on[ids.index(after) + 1 :] if after in ids else on
+    return {**part(call.query, ids, following, "id"), "kinds": call.service.fault_kinds()}
+
+
+def _fault_routes() -> Iterable[Route]:
+    path = "/v1/faults"
+    summary = "What is on of the endpoint's faults, and what there is."
+    yield Route("GET", path, summary, _faults, shapes.Faults, asks=Paging)
+    yield Route(
+        "POST",
+        path,
+        "Let the endpoint misbehave, towards one VM or towards all.",
+        lambda call: call.service.set_fault(call.body),
+        shapes.FaultOn,
+        shapes.SetFault,
+    )
+    yield Route(
+        "DELETE",
+        path,
+        "Clear every fault.",
+        lambda call: call.service.clear_faults(),
+        shapes.Cleared,
+    )
+    yield Route(
+        "DELETE",
+        f"{path}/{{name}}",
+        "Clear one fault.",
+        lambda call: call.service.clear_fault(call.name),
+        shapes.Cleared,
+    )
+
+
 async def _put_fleet(call: Call) -> object:
     return await call.service.apply_fleet(specification(call.body))
 
@@ -321,8 +376,18 @@ ROUTES: tuple[Route, ...] = (
     *_set_routes(),
     *_event_routes(),
     *_lists("operations", "operation", shapes.Operation, "id", "operation of the last day"),
+    Route(
+        "POST",
+        "/v1/operations/{name}/cancel",
+        "Take an operation back, or what is left of a request, with all its events.",
+        lambda call: call.service.cancel_operation(call.name, call.who),
+        shapes.Accepted,
+        shapes.Nothing,
+        status=202,
+    ),
     *_lists("rollouts", "rollout", shapes.Rollout, "id", "rollout"),
     *_rollout_routes(),
+    *_fault_routes(),
     Route(
         "GET",
         "/v1/fleet",

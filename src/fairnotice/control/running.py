@@ -5,7 +5,6 @@ import contextlib
 import errno
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -17,7 +16,8 @@ from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.control.api import application
 from fairnotice.control.guard import LOCAL_NAMES, Guard
-from fairnotice.control.holders import listener_at
+from fairnotice.control.headers import Headers
+from fairnotice.control.holders import is_loopback, listener_at
 from fairnotice.control.metrics import CONTENT_TYPE, Tally, exposition
 from fairnotice.control.service import Service
 from fairnotice.control.serving import Serving
@@ -32,6 +32,11 @@ from fairnotice.metadata.worker import Worker
 from fairnotice.stores.store import Store
 
 LOOPBACK = "127.0.0.1"
+# For whoever starts a second service on one machine: neither its ports nor its store are shared.
+BESIDE = (
+    "To run another beside it: "
+    "fairnotice up --store memory: --metadata 127.0.0.1:0 --control 127.0.0.1:0"
+)
 
 
 class Place(NamedTuple):
@@ -56,6 +61,8 @@ class Plan(NamedTuple):
     control: Place = Place(LOOPBACK, 8600)
     prefix_allowed: bool = True
     rate_limit: Rate | None = DEFAULT
+    # Where the store is, as it may be shown to anybody.
+    store_url: str = ""
     # Addresses of other fronts, once there is a service to show.
     fronts: Callable[["Running"], list[Address]] = lambda _: []
 
@@ -68,18 +75,25 @@ class Running:
     ) -> None:
         self.conductor = conductor
         self.tally = Tally(conductor, clock)
-        self.service = Service(conductor)
+        self.service = Service(conductor, faults=worker.faults)
         self.serving = serving
         self.worker = worker
         self.metadata = Place("", 0)
         self.control = Place("", 0)
         # Whether `/vm/NAME` is believed.
         self.prefix_allowed = False
+        # The URL of the store, as it may be shown.
+        self.store = ""
 
     def health(self) -> Health:
         """Whether commands are taken."""
         trouble = self.conductor.trouble
-        return Health(ready=trouble is None, why="" if trouble is None else str(trouble))
+        return Health(
+            ready=trouble is None,
+            why="" if trouble is None else str(trouble),
+            metadata=str(self.metadata),
+            store=self.store,
+        )
 
 
 @contextlib.asynccontextmanager
@@ -104,6 +118,7 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
             raise _taken(plan.metadata, "metadata", error) from error
         run.metadata = plan.metadata._replace(port=listener.port)
         run.prefix_allowed = plan.prefix_allowed
+        run.store = plan.store_url
         run.control = plan.control._replace(port=control.getsockname()[1])
         await stack.enter_async_context(_task(serving.reporting()))
         await stack.enter_async_context(control_plane(run, control, plan.fronts(run)))
@@ -128,11 +143,7 @@ def listening(place: Place, what: str) -> socket.socket:
 
 def _must_be_loopback(place: Place) -> None:
     """Whoever reaches the control plane may do everything: so far, only this machine may."""
-    try:
-        loopback = ip_address(place.host).is_loopback
-    except ValueError:
-        loopback = place.host == "localhost"
-    if not loopback:
+    if not is_loopback(place.host):
         raise UsageError(
             f"{place} can be reached from outside, and nobody is asked who he is there. "
             "Choose an address of this machine's own: --control 127.0.0.1:PORT."
@@ -142,8 +153,10 @@ def _must_be_loopback(place: Place) -> None:
 def _taken(place: Place, what: str, error: OSError) -> UsageError:
     holder = listener_at(place.port) if error.errno == errno.EADDRINUSE else None
     by = f"it is taken by {holder}" if holder else error.strerror
+    beside = f" {BESIDE}" if error.errno == errno.EADDRINUSE else ""
     return UsageError(
-        f"{place} cannot be listened on: {by}. Choose another with --{what} {place.host}:PORT."
+        f"{place} cannot be listened on: {by}. "
+        f"Choose another with --{what} {place.host}:PORT.{beside}"
     )
 
 
@@ -173,7 +186,7 @@ async def control_plane(
     fronts = [Address("/metrics", _metrics(run)), *fronts]
     app = application(run.service, run.health, fronts, ending)
     config = uvicorn.Config(
-        Guard(app, LOCAL_NAMES | {sock.getsockname()[0]}),
+        Headers(Guard(app, LOCAL_NAMES | {sock.getsockname()[0]})),
         log_config=None,
         access_log=False,
         lifespan="off",

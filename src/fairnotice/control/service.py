@@ -15,7 +15,8 @@ from fairnotice.control import shapes, stories, views
 from fairnotice.control.misfits import nearest
 from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
-from fairnotice.errors import UnknownName
+from fairnotice.errors import Unavailable, UnknownName
+from fairnotice.metadata.faults import Fault, Faults
 from fairnotice.model import Event, Requester, Window
 from fairnotice.wire.document import render
 from fairnotice.words import EventStatus, OperationKind
@@ -89,8 +90,15 @@ def _new_guid() -> str:
 class Service:
     """The control plane of one fleet, without a front."""
 
-    def __init__(self, conductor: Conductor, new_id: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self,
+        conductor: Conductor,
+        new_id: Callable[[], str] | None = None,
+        faults: Faults | None = None,
+    ) -> None:
         self.conductor = conductor
+        # Those of the endpoint in this process, where there is one.
+        self._faults = faults
         self._new_id = new_id or _new_guid
 
     @property
@@ -159,7 +167,7 @@ class Service:
     def rollout(self, name: str) -> shapes.Rollout:
         """One rollout, with its nodes."""
         row = named("rollout", self.fleet.rollouts, name)
-        return views.rollout(self.fleet, row, with_nodes=True)
+        return views.rollout(self.fleet, row, self.conductor.now())
 
     def document(self, vm: str, api_version: str) -> bytes:
         """What a VM reads, byte for byte."""
@@ -177,7 +185,7 @@ class Service:
     # ---- VMs and scale sets ----
 
     async def on_vms(
-        self, what: str, vms: tuple[str, ...], who: Who, body: shapes.OnVm | None = None
+        self, what: str, vms: tuple[str, ...], who: Who, body: shapes.Body | None = None
     ) -> Result:
         """Restart, redeploy, evict, delete, stop, start or deallocate VMs: all or none."""
         for vm in vms:
@@ -273,7 +281,13 @@ class Service:
         named("rollout", self.fleet.rollouts, rollout)
         return await self._tell(ROLLOUT_COMMANDS[what](rollout=rollout, by=who.requester))
 
-    # ---- Events ----
+    # ---- Operations and events ----
+
+    async def cancel_operation(self, name: str, who: Who) -> Result:
+        """Take back an operation with all its events; or what is left of a whole request."""
+        if name not in self.fleet.requests:
+            named("operation", self.fleet.operations, name)
+        return await self._tell(commands.Cancel(target=name, by=who.requester))
 
     async def approve(self, event: str, who: Who) -> Result:
         """Give the go-ahead in the control plane."""
@@ -301,6 +315,36 @@ class Service:
     async def apply_fleet(self, spec: commands.FleetSpec) -> Result:
         """Make the fleet what the specification says: all of it, or nothing."""
         return await self._tell(commands.ApplyFleet(spec=spec))
+
+    # ---- Faults of the endpoint, of which the law knows nothing ----
+
+    @property
+    def faults(self) -> Faults:
+        """The faults of the endpoint in this process; Unavailable where there is none."""
+        if self._faults is None:
+            raise Unavailable("there is no metadata endpoint in this process")
+        return self._faults
+
+    def faults_on(self) -> list[shapes.FaultOn]:
+        """What is on now, in the order in which it was set."""
+        return [views.fault(on) for on in self.faults]
+
+    def fault_kinds(self) -> list[shapes.FaultMeaning]:
+        """What there is."""
+        return views.fault_meanings(self.faults.spoiled)
+
+    def set_fault(self, body: shapes.SetFault) -> shapes.FaultOn:
+        """Let the endpoint misbehave."""
+        fault = Fault(body.fault, body.vm, body.seconds, body.for_seconds)
+        return views.fault(self.faults.set(fault))
+
+    def clear_fault(self, name: str) -> shapes.Cleared:
+        """Let it behave again."""
+        return shapes.Cleared([self.faults.clear(name).id])
+
+    def clear_faults(self) -> shapes.Cleared:
+        """The same of all faults."""
+        return shapes.Cleared([fault.id for fault in self.faults.clear_all()])
 
     # ---- Telling the law ----
 

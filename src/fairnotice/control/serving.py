@@ -93,10 +93,10 @@ class Serving:
         except TimeoutError as error:
             raise Unavailable("the store takes too long") from error
 
-    async def report(self) -> None:
+    async def report(self, heard_every_seconds: float = HEARD_EVERY_SECONDS) -> None:
         """Hand on what was gathered since the last time; kept for the next where it cannot be."""
         seen = self.board.take_first_seen()
-        heard = self.board.take_heard(HEARD_EVERY_SECONDS)
+        heard = self.board.take_heard(heard_every_seconds)
         if not seen and not heard:
             return
         # When it was heard is on the endpoint's clock, which a test may have taken from the law's.

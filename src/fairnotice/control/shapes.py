@@ -14,6 +14,7 @@ from fairnotice.engine.notice import (
     TERMINATE_NOTICE_MINUTES_MAX,
     TERMINATE_NOTICE_MINUTES_MIN,
 )
+from fairnotice.metadata.faults import SECONDS_MAX, FaultKind
 from fairnotice.words import (
     EventSource,
     EventStatus,
@@ -101,6 +102,8 @@ class ScaleSet(Shape):
     name: str
     priority: Priority
     terminate_notice_minutes: int | None
+    # What its instances are given: a minute is shorter where the timing profile says so.
+    terminate_notice_seconds: int | None
     placement_groups: int
     resource_group: str
     vms: list[str]
@@ -138,7 +141,7 @@ class Event(Shape):
     announced_at: datetime
     started_at: datetime | None
     gone_at: datetime | None
-    # The notice promised when it was announced, and what was given in the end.
+    # The notice that is promised, more after it was postponed; and what was given in the end.
     notice_seconds: float
     notice_given_seconds: float | None
     approvals: list[Approval]
@@ -262,6 +265,45 @@ class Forecast(Shape):
     warnings: list[str]
 
 
+class FaultOn(Shape):
+    """A fault that is on: the endpoint misbehaves on purpose, towards one VM or towards all."""
+
+    id: str
+    fault: FaultKind
+    vm: str | None
+    # What they mean depends on the kind; null where they mean nothing.
+    seconds: float | None
+    since: datetime
+    # When it clears itself; null where it stays until somebody does.
+    ends_at: datetime | None
+
+
+class FaultMeaning(Shape):
+    """A kind of fault that there is."""
+
+    fault: FaultKind
+    sentence: str
+    # What its seconds are where they are left out, and what they mean.
+    seconds: float | None
+    seconds_mean: str
+    # Answers that it has spoiled since the process began.
+    spoiled: int
+
+
+class Faults(Shape):
+    """What is on now, and what there is."""
+
+    items: list[FaultOn]
+    next: str | None
+    kinds: list[FaultMeaning]
+
+
+class Cleared(Shape):
+    """Faults that were on and are not any more."""
+
+    cleared: list[str]
+
+
 class Problem(Shape):
     """Why not, and what to do about it (RFC 9457)."""
 
@@ -278,10 +320,13 @@ class Problem(Shape):
 
 
 class Health(Shape):
-    """Whether the service can do its work, and why not."""
+    """Whether the service can do its work, and why not; and what belongs to it."""
 
     ready: bool
     why: str = ""
+    # Where it serves metadata, HOST:PORT, and the URL of its store; empty where it does not say.
+    metadata: str = ""
+    store: str = ""
 
 
 class Line(Shape):
@@ -306,9 +351,11 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=30 * DAY)]
+FaultSeconds = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
 Weekday = Annotated[int, msgspec.Meta(ge=0, le=6)]
 MinuteOfDay = Annotated[int, msgspec.Meta(ge=0, le=24 * 60 - 1)]
 MinutesOfWeek = Annotated[int, msgspec.Meta(ge=1, le=7 * 24 * 60)]
+Named = Annotated[list[str], msgspec.Meta(min_length=1)]
 TerminateNotice = Annotated[
     int, msgspec.Meta(ge=TERMINATE_NOTICE_MINUTES_MIN, le=TERMINATE_NOTICE_MINUTES_MAX)
 ]
@@ -336,6 +383,18 @@ class Planned(Body):
 
 class OnVm(Planned):
     """Restart and redeploy: not before this instant, or the notice, whichever is later."""
+
+
+class OnVms(Body):
+    """Several VMs at once: all of them, or none."""
+
+    vms: Named
+
+
+class PlannedOnVms(Planned, kw_only=True):
+    """The same for restart and redeploy."""
+
+    vms: Named
 
 
 class OnNode(Planned):
@@ -387,6 +446,15 @@ class WindowBody(Body):
     weekdays: list[Weekday]
     start_minute: MinuteOfDay
     length_minutes: MinutesOfWeek
+
+
+class SetFault(Body):
+    """Which fault, towards which VM (none named: all), how much of it, and for how long."""
+
+    fault: FaultKind
+    vm: str | None = None
+    seconds: FaultSeconds | None = None
+    for_seconds: FaultSeconds | None = None
 
 
 class StartRollout(Body):

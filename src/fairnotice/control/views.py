@@ -1,15 +1,33 @@
 """From the fleet's rows to what the control plane shows."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Mapping
+from datetime import timedelta
 
 from fairnotice.control import shapes
 from fairnotice.engine import Fleet
 from fairnotice.engine.answers import Accepted, Decision, Forecast
+from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import impact_key
-from fairnotice.model import Event, Impact, Node, Operation, Rollout, ScaleSet, Scope, Vm
+from fairnotice.engine.notice import least_notice_seconds
+from fairnotice.engine.rollout import look_at_node
+from fairnotice.metadata.faults import MEANINGS, FaultKind, On
+from fairnotice.model import (
+    Event,
+    Impact,
+    Moment,
+    Node,
+    Operation,
+    Rollout,
+    RolloutNode,
+    ScaleSet,
+    Scope,
+    Vm,
+)
 from fairnotice.wire.instance import computer_name
-from fairnotice.words import ScopeKind
+from fairnotice.words import EventType, RolloutNodeStatus, RolloutStatus, ScopeKind
+
+# Of a rollout, so many nodes are told why they wait; the others wait for those.
+WAITING_TOLD_MAX = 1_000
 
 
 def vm(fleet: Fleet, row: Vm) -> shapes.Vm:
@@ -73,10 +91,16 @@ def scale_set(fleet: Fleet, row: ScaleSet) -> shapes.ScaleSet:
         for one in fleet.scopes.values()
         if one.kind is ScopeKind.PLACEMENT_GROUP and one.of == row.name
     )
+    minutes = row.terminate_notice_minutes
     return shapes.ScaleSet(
         name=row.name,
         priority=row.priority,
-        terminate_notice_minutes=row.terminate_notice_minutes,
+        terminate_notice_minutes=minutes,
+        terminate_notice_seconds=(
+            None
+            if minutes is None
+            else least_notice_seconds(fleet.timing, EventType.TERMINATE, minutes)
+        ),
         placement_groups=row.placement_groups,
         resource_group=row.resource_group,
         vms=[name for one in scopes for name in fleet.vms_in_scope.get(one, ())],
@@ -103,7 +127,10 @@ def event(row: Event) -> shapes.Event:
         announced_at=row.announced_at,
         started_at=row.started_at,
         gone_at=row.gone_at,
-        notice_seconds=row.notice_seconds,
+        # What appeared Started was promised none; NotBefore is what everybody else was.
+        notice_seconds=(
+            (row.not_before - row.announced_at).total_seconds() if row.notice_seconds else 0.0
+        ),
         notice_given_seconds=row.notice_given_seconds,
         approvals=approvals,
         seen=[shapes.Seen(vm=seen.vm, at=seen.at) for seen in row.seen],
@@ -152,12 +179,8 @@ def _impact(row: Impact) -> shapes.Impact:
     )
 
 
-def rollout(fleet: Fleet, row: Rollout, *, with_nodes: bool = False) -> shapes.Rollout:
-    """A rollout; with each of its nodes where they are asked for."""
-    nodes: Iterable[Any] = ()
-    if with_nodes:
-        mine = (one for one in fleet.rollout_nodes.values() if one.rollout == row.id)
-        nodes = sorted(mine, key=lambda one: one.position)
+def rollout(fleet: Fleet, row: Rollout, now: Moment | None = None) -> shapes.Rollout:
+    """A rollout; where it is asked for as it is now, with each of its nodes."""
     return shapes.Rollout(
         id=row.id,
         kind=row.kind,
@@ -174,13 +197,36 @@ def rollout(fleet: Fleet, row: Rollout, *, with_nodes: bool = False) -> shapes.R
         failure_budget=row.failure_budget,
         recovery_seconds=row.recovery_seconds,
         reason=row.reason,
-        nodes=[
-            shapes.RolloutNode(
-                node=one.node, status=one.status, waits_for=one.waits_for, reason=one.reason
-            )
-            for one in nodes
-        ],
+        nodes=[] if now is None else _rollout_nodes(fleet, row, now),
     )
+
+
+def _rollout_nodes(fleet: Fleet, row: Rollout, now: Moment) -> list[shapes.RolloutNode]:
+    mine = (one for one in fleet.rollout_nodes.values() if one.rollout == row.id)
+    nodes = sorted(mine, key=lambda one: one.position)
+    # Only read, and thrown away: the law says why a node waits, and it reads drafts.
+    draft = Draft(fleet, now)
+    told = 0
+    shown: list[shapes.RolloutNode] = []
+    for one in nodes:
+        reason = one.reason
+        if one.status is RolloutNodeStatus.PENDING:
+            reason = _why_pending(draft, row, one) if told < WAITING_TOLD_MAX else ""
+            told += 1
+        shown.append(
+            shapes.RolloutNode(
+                node=one.node, status=one.status, waits_for=one.waits_for, reason=reason
+            )
+        )
+    return shown
+
+
+def _why_pending(draft: Draft, row: Rollout, node: RolloutNode) -> str:
+    """Why a rollout has not taken this node yet."""
+    if row.status is not RolloutStatus.RUNNING:
+        return f"the rollout is {row.status}"
+    why = look_at_node(draft, row, node.node).why
+    return why or f"waits for its turn: {row.nodes_at_once_max} at once"
 
 
 def accepted(fleet: Fleet, decision: Decision) -> shapes.Accepted:
@@ -209,3 +255,30 @@ def forecast(decision: Decision) -> shapes.Forecast:
         ends_at=answer.ends_at,
         warnings=list(decision.warnings),
     )
+
+
+def fault(on: On) -> shapes.FaultOn:
+    """A fault that is on."""
+    found, lasts = on.fault, on.fault.for_seconds
+    return shapes.FaultOn(
+        id=found.id,
+        fault=found.kind,
+        vm=found.vm,
+        seconds=found.seconds,
+        since=on.since,
+        ends_at=None if lasts is None else on.since + timedelta(seconds=lasts),
+    )
+
+
+def fault_meanings(spoiled: Mapping[FaultKind, int]) -> list[shapes.FaultMeaning]:
+    """Every kind of fault, and how many answers it has spoiled."""
+    return [
+        shapes.FaultMeaning(
+            fault=kind,
+            sentence=meaning.sentence,
+            seconds=meaning.seconds,
+            seconds_mean=meaning.seconds_mean,
+            spoiled=spoiled.get(kind, 0),
+        )
+        for kind, meaning in MEANINGS.items()
+    ]

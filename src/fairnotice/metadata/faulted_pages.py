@@ -46,7 +46,6 @@ class FaultedPages:
         on = self._faults.of_document(caller.name)
         document = self._documents(caller.page.name) if on else None
         if document is None:
-            self._pages.pop(caller.name, None)
             return None
         page = self._pages.get(caller.name)
         if page is None or page.scope != caller.page.name:
@@ -101,10 +100,7 @@ class FaultedPages:
         return frozenset() if page is None else page.twins
 
     def forget(self, fault: Fault) -> None:
-        """A fault was set or cleared: where it is one that counts anew, so does the page."""
-        if fault.kind is not FaultKind.INCARNATION_RESET:
-            return
-        if fault.vm is None:
-            self._pages.clear()
-        else:
-            self._pages.pop(fault.vm, None)
+        """A fault was set or cleared: drop the pages that it ends, or that count anew."""
+        for vm in list(self._pages) if fault.vm is None else [fault.vm]:
+            if fault.kind is FaultKind.INCARNATION_RESET or not self._faults.of_document(vm):
+                self._pages.pop(vm, None)

@@ -200,7 +200,9 @@ class Faults:
         if now < self._ends_at:
             return
         for name in [name for name, one in self._on.items() if one.ends_at <= now]:
-            self._switch_off(name, "its time is over")
+            # Whoever is told of one that is off may look, and so switch off the next.
+            if name in self._on:
+                self._switch_off(name, "its time is over")
 
     # ---- Looking ----
 

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
+from fairnotice.metadata.faults import FaultKind
 from fairnotice.metadata.worker import Worker
 from fairnotice.wire.versions import SCHEDULED_EVENTS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Sample = tuple[dict[str, str], float]
+
+# A VM may have any name.
+_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def exposition(worker: Worker) -> str:
@@ -26,6 +30,18 @@ def _metrics(worker: Worker) -> Iterator[tuple[str, str, str, Iterable[Sample]]]
         "counter",
         "Answered requests by status and api-version.",
         _requests(worker),
+    )
+    yield (
+        "fairnotice_metadata_faults",
+        "gauge",
+        "Faults that are on, by kind and VM.",
+        [({"fault": on.fault.kind, "vm": on.fault.vm or "all"}, 1) for on in worker.faults],
+    )
+    yield (
+        "fairnotice_metadata_spoiled_answers_total",
+        "counter",
+        "Answers that a fault has spoiled, by its kind.",
+        [({"fault": kind}, worker.faults.spoiled[kind]) for kind in FaultKind],
     )
     for name, kind, meaning, value in (
         ("documents_published_total", "counter", "Documents rendered.", board.published_count),
@@ -55,7 +71,7 @@ def _seen_lately(worker: Worker) -> int:
 
 
 def _line(name: str, labels: dict[str, str], value: float) -> str:
-    inside = ",".join(f'{label}="{text}"' for label, text in labels.items())
+    inside = ",".join(f'{label}="{text.translate(_ESCAPED)}"' for label, text in labels.items())
     # Exact: a counter that is rounded to six digits jumps.
     written = str(int(value)) if value == int(value) else repr(value)
     return f"{name}{{{inside}}} {written}" if inside else f"{name} {written}"

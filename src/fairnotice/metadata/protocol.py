@@ -31,6 +31,9 @@ TOO_LARGE = reply(413, error_bodies.TOO_LARGE)
 TIMED_OUT = reply(408, error_bodies.TIMED_OUT)
 FAILED = reply(500, error_bodies.FAILED)
 
+# What an observer is told of a request that was dropped.
+NO_ANSWER = 0
+
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 # How long somebody who is still sending may go on after he was answered.
@@ -240,6 +243,8 @@ class Connection(asyncio.Protocol):
         faults.spoiled[fault.kind] += 1
         answer = stand_in(fault)
         if answer is None:
+            self._observe(request, NO_ANSWER)
+        if answer is None:
             self._close()
         else:
             self._write(request, answer)
@@ -326,13 +331,17 @@ class Connection(asyncio.Protocol):
         data = compose(answer, worker.date, close=request.close, kept=request.kept)
         if request.head:
             data = data[: data.index(b"\r\n\r\n") + 4]
+        # Before it is written: whoever reads the answer may look at once.
+        self._observe(request, answer.status)
         self.transport.write(data)
         worker.answers[answer.status, request.api_version] += 1
-        if worker.observer is not None and self.caller is not None:
-            worker.observer(self.caller.name, request, answer.status)
         self.deadline = now + worker.limits.idle_seconds_max
         if request.close:
             self._close()
+
+    def _observe(self, request: Request, status: int) -> None:
+        if self.worker.observer is not None and self.caller is not None:
+            self.worker.observer(self.caller.name, request, status)
 
     def _close(self) -> None:
         self._final = self._closing = True

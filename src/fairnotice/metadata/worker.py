@@ -107,11 +107,11 @@ class Worker:
         self.held_count = 0
         # Commits under way, whether or not anybody still waits for them.
         self._commits: set[asyncio.Future[Any]] = set()
+        self.faults = Faults(board, clock, self._fault_changed)
+        self.faulted = FaultedPages(self.faults, documents, clock)
         # Told of every answer, where a test wants to know what its client asks for. It is set
         # before the first request, since then no request is remembered: all go the long way.
         self.observer: Observer | None = None
-        self.faults = Faults(board, clock, self._fault_changed)
-        self.faulted = FaultedPages(self.faults, documents, clock)
         self.date = b""
         self.date_until = 0.0
         self.now = self.monotonic()
@@ -191,7 +191,7 @@ class Worker:
 
     def remember(self, data: bytes, request: Request) -> None:
         """The same bytes are the same request from now on."""
-        if len(data) <= KNOWN_BYTES_MAX and self.observer is None and not self.faults.on:
+        if len(data) <= KNOWN_BYTES_MAX and not self.faults.on and self.observer is None:
             if len(self.known) >= KNOWN_MAX:
                 self.known.clear()
             self.known[data] = request

@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from fairnotice.errors import Unavailable
+from fairnotice.errors import StoreInUse
 
 
 class FileLock:
@@ -23,7 +23,7 @@ class FileLock:
             self._path.write_text(f"{os.getpid()}\n", "ascii")
         except BlockingIOError as error:
             os.close(self._held)
-            raise Unavailable(
+            raise StoreInUse(
                 f"The database {path} is in use by process {self._holder()}: only one may lead. "
                 f"Stop that one first."
             ) from error

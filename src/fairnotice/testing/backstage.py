@@ -5,8 +5,9 @@ also while that one waits. Starting a thread costs more than a cloud, so all clo
 """
 
 import asyncio
+import atexit
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ class Backstage:
         self._thread = Thread(target=self.loop.run_forever, name="fairnotice-cloud", daemon=True)
         self._thread.start()
         self.process = os.getpid()
+        atexit.register(self._end)
 
     def call(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Have this done over there, and wait for it."""
@@ -31,6 +33,25 @@ class Backstage:
             # Whoever waits was interrupted: what he waits for is not to go on behind his back.
             under_way.cancel()
             raise
+
+    async def inside(self, look: Callable[[], Result]) -> Result:
+        """What this returns when it is called over there."""
+        return look()
+
+    def _end(self) -> None:
+        """The process ends, and with it clouds that nobody closed: without complaints."""
+        if self.process == os.getpid():
+            self.call(_cancel_all())
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+            self.loop.close()
+
+
+async def _cancel_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 _lock = Lock()

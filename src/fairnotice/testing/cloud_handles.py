@@ -164,12 +164,12 @@ class CloudVm(Handle):
 
     def look(self) -> shapes.Vm:
         """All that the control plane shows of it now."""
-        return self._cloud.service.vm(self.name)
+        return self._cloud.inside(lambda: self._cloud.service.vm(self.name))
 
     @property
     def machine(self) -> Machine | None:
         """The simulated machine: its boot id, power, node, and whether it is paused."""
-        return self._cloud.driver.machine(self.name)
+        return self._cloud.inside(lambda: self._cloud.core.driver.machine(self.name))
 
 
 class CloudNode(Handle):
@@ -193,15 +193,15 @@ class CloudNode(Handle):
         return self._on(impact, body)
 
     def migrate(self, *, force: bool = False) -> list[CloudEvent]:
-        """Live-migrate its VMs away, after notice."""
+        """Live-migrate its VMs, after notice."""
         return self._on("migrate", shapes.OnNode(force=force))
 
     def repair(self) -> list[CloudEvent]:
-        """Redeploy its VMs elsewhere, after notice, and repair it."""
+        """Repair it: its VMs are rebooted, after notice."""
         return self._on("repair", shapes.OnNode())
 
     def evacuate(self) -> list[CloudEvent]:
-        """Move its VMs away, after notice."""
+        """Live-migrate its VMs away, after notice, and put none on it."""
         return self._on("evacuate", shapes.OnNode())
 
     def _on(self, what: str, body: shapes.Maintain | shapes.OnNode) -> list[CloudEvent]:
@@ -232,7 +232,7 @@ class CloudNode(Handle):
 
     def look(self) -> shapes.Node:
         """All that the control plane shows of it now."""
-        return self._cloud.service.node(self.name)
+        return self._cloud.inside(lambda: self._cloud.service.node(self.name))
 
 
 class CloudScaleSet(Handle):
@@ -262,7 +262,7 @@ class CloudRollout(Handle):
 
     def look(self) -> shapes.Rollout:
         """All that the control plane shows of it now, with its nodes."""
-        return self._cloud.service.rollout(self.name)
+        return self._cloud.inside(lambda: self._cloud.service.rollout(self.name))
 
     @property
     def status(self) -> RolloutStatus:

@@ -14,7 +14,7 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import Pool
 from pathlib import Path
@@ -31,6 +31,9 @@ PACKAGE = Path(fairnotice.__file__).parent
 VIOLATIONS_SHOWN = 3
 # A fleet of two hundred VMs is declared in one command.
 COMMAND_CHARACTERS_MAX = 2_000
+
+# Whoever reads no terminal is told every so many seconds how far it is.
+PROGRESS_SECONDS = 5.0
 
 # What a shell says of a program that was ended by these signals.
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -55,32 +58,61 @@ class Result(NamedTuple):
     failure: Failure | None = None
 
 
+class Numbers(NamedTuple):
+    """What all seeds did together, those that failed until they did."""
+
+    seeds: int
+    steps: int
+    simulated_days: float
+    commands: int
+    refused: int
+    events: int
+    impacts: int
+    seeds_that_failed: int
+    took_seconds: float
+
+
+class Outcome(NamedTuple):
+    """What came of a simulation: numbers, what there is to say beside them, the exit code."""
+
+    numbers: Numbers
+    report: tuple[str, ...]
+    code: int
+
+
 def main(arguments: list[str] | None = None, clock: Clock | None = None) -> int:
-    """Run the seeds that were asked for; the exit code."""
+    """Run the seeds that were asked for and print what came of them; the exit code."""
+    outcome = simulated(arguments, clock or SystemClock())
+    for text in outcome.report:
+        print(f"\n{text}")
+    print(_summary(outcome.numbers))
+    return outcome.code
+
+
+def simulated(arguments: list[str] | None, clock: Clock) -> Outcome:
+    """Run the seeds that were asked for."""
     options = _parser().parse_args(arguments)
-    clock = clock or SystemClock()
     one = options.seed is not None
     seeds = [options.seed] if one else range(options.first, options.first + options.seeds)
     began = clock.monotonic()
     results: list[Result] = []
     interrupted = False
+    show_progress = _progress(len(seeds), clock)
     try:
         with _results([(seed, options.steps) for seed in seeds], options.jobs) as coming:
             for result in coming:
                 results.append(result)
-                _show_progress(len(results), len(seeds))
+                show_progress(len(results))
     except KeyboardInterrupt:
         interrupted = True
     took = clock.monotonic() - began
     failures = [result.failure for result in results if result.failure is not None]
-    for failure in failures:
-        print(_report(failure, options.steps, alone=one))
+    report = [_report(failure, options.steps, alone=one) for failure in failures]
     if interrupted:
-        print(f"\ninterrupted after {len(results)} of {len(seeds)} seeds")
-    print(_summary([result.run for result in results], len(failures), took))
-    if interrupted:
-        return EXIT_INTERRUPTED
-    return 1 if failures else 0
+        report.append(f"interrupted after {len(results)} of {len(seeds)} seeds")
+    numbers = _numbers([result.run for result in results], len(failures), took)
+    code = EXIT_INTERRUPTED if interrupted else 1 if failures else 0
+    return Outcome(numbers, tuple(report), code)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -173,7 +205,7 @@ def _report(failure: Failure, steps: int, *, alone: bool) -> str:
     """A failed seed on paper: short among others, in full alone, and how to repeat it."""
     shown = failure.violations if alone else failure.violations[:VIOLATIONS_SHOWN]
     more = len(failure.violations) - len(shown)
-    lines = ["", failure.headline, *(f"  {violation}" for violation in shown)]
+    lines = [failure.headline, *(f"  {violation}" for violation in shown)]
     if more:
         lines.append(f"  and {more:,} more")
     if alone:
@@ -183,28 +215,49 @@ def _report(failure: Failure, steps: int, *, alone: bool) -> str:
     return "\n".join(lines)
 
 
-def _show_progress(done: int, of: int) -> None:
-    if sys.stderr.isatty():
-        end = "\n" if done == of else ""
-        print(f"\r{done} of {of} seeds", end=end, file=sys.stderr, flush=True)
+def _progress(of: int, clock: Clock) -> Callable[[int], None]:
+    """Tells whoever waits how far it is: in place on a terminal, else by a line now and then."""
+    next_line_at = clock.monotonic() + PROGRESS_SECONDS
+
+    def show(done: int) -> None:
+        nonlocal next_line_at
+        if sys.stderr.isatty():
+            end = "\n" if done == of else ""
+            print(f"\r{done} of {of} seeds", end=end, file=sys.stderr, flush=True)
+        elif clock.monotonic() >= next_line_at:
+            next_line_at = clock.monotonic() + PROGRESS_SECONDS
+            print(f"{done} of {of} seeds", file=sys.stderr, flush=True)
+
+    return show
 
 
-def _summary(runs: list[Run], failed: int, took: float) -> str:
-    """What all seeds did together, those that failed until they did."""
-
+def _numbers(runs: list[Run], failed: int, took: float) -> Numbers:
     def total(what: str) -> int:
         return sum(getattr(run, what) for run in runs)
 
-    days = sum(run.simulated_days for run in runs)
+    return Numbers(
+        seeds=len(runs),
+        steps=total("steps"),
+        simulated_days=sum(run.simulated_days for run in runs),
+        commands=total("commands"),
+        refused=total("refused"),
+        events=total("events"),
+        impacts=total("impacts"),
+        seeds_that_failed=failed,
+        took_seconds=took,
+    )
+
+
+def _summary(numbers: Numbers) -> str:
     rows = {
-        "seeds": f"{len(runs):,}",
-        "steps": f"{total('steps'):,}",
-        "simulated days": f"{days:,.0f}",
-        "commands": f"{total('commands'):,} ({total('refused'):,} refused)",
-        "events": f"{total('events'):,}",
-        "impacts": f"{total('impacts'):,}",
-        "seeds that failed": f"{failed:,}",
-        "took": f"{took:.1f} s",
+        "seeds": f"{numbers.seeds:,}",
+        "steps": f"{numbers.steps:,}",
+        "simulated days": f"{numbers.simulated_days:,.0f}",
+        "commands": f"{numbers.commands:,} ({numbers.refused:,} refused)",
+        "events": f"{numbers.events:,}",
+        "impacts": f"{numbers.impacts:,}",
+        "seeds that failed": f"{numbers.seeds_that_failed:,}",
+        "took": f"{numbers.took_seconds:.1f} s",
     }
     return "\n".join(f"{name:<17} {value}" for name, value in rows.items())
 
