@@ -19,8 +19,8 @@ from typing import Any
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
-# After failures it asks less and less often, down to one time in so many.
-BACK_OFF_MAX = 8
+# After each failure in a row it pauses twice as long, so many times.
+DOUBLINGS_MAX = 3
 
 # Everything that can go wrong on the way: no connection, half an answer, no JSON, another shape.
 TROUBLE = (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError)
@@ -55,7 +55,7 @@ class Client:
 
     def pause_after(self, error: BaseException) -> float:
         """Less often each time, and not before the service wants to be asked again."""
-        pause = self.interval * min(2**self.failures, BACK_OFF_MAX)
+        pause = self.interval * (1 << min(self.failures, DOUBLINGS_MAX))
         if isinstance(error, urllib.error.HTTPError):
             wanted: str = error.headers.get("Retry-After", "")
             pause = max(pause, float(wanted) if wanted.isdecimal() else 0.0)
@@ -70,7 +70,7 @@ class Client:
     def ask(self, path: str, body: bytes | None = None) -> bytes:
         """What the service answers; a POST where there is a body."""
         headers = {"Metadata": "true"}
-        request = urllib.request.Request(self.url + path, body, headers)  # noqa: S310 - http
+        request = urllib.request.Request(self.url + path, body, headers)
         with DIRECT.open(request, timeout=self.timeout) as answer:
             return bytes(answer.read())
 

@@ -43,7 +43,7 @@ class Endpoint:
 
     async def _open(self) -> None:
         if self._held is not None:
-            self._server = Server(self._cloud.worker)
+            self._server = Server(self._cloud.core.worker)
             self._server.listen_on(Door(vm=self._vm), self._held)
             self._held = None
 
@@ -68,7 +68,7 @@ class Endpoint:
             self._held.close()
 
     async def _drop(self) -> None:
-        for connection in list(self._cloud.worker.connections):
+        for connection in list(self._cloud.core.worker.connections):
             connection.end()
 
 

@@ -115,9 +115,8 @@ def measured(declared: Declared, interrupted: Event) -> Declared:
         scene.endpoint.open()
         scene.client.start()
         watch, client = scene.watch, scene.client
-        watch.wait(lambda: watch.asked > 0 or client.exit_code is not None, START_SECONDS)
-        if watch.asked == 0:
-            client.end()
+        watch.wait(lambda: watch.has_asked or client.exit_code is not None, START_SECONDS)
+        if not watch.has_asked:
             raise UsageError(_never_asked(scene))
         if guessed is not None:
             return trial

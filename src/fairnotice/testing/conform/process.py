@@ -16,7 +16,7 @@ from fairnotice.testing.conform.declared import Declared
 # How long it may take to end when it is told to.
 END_SECONDS = 2.0
 # Of what it printed, the end is kept.
-OUTPUT_CHARACTERS_MAX = 20_000
+OUTPUT_BYTES_MAX = 20_000
 DIRECT = "127.0.0.1,localhost,169.254.169.254"
 
 
@@ -78,11 +78,9 @@ class ClientProcess:
     def output(self) -> str:
         """The end of what it has printed."""
         if not self._printed.closed:
-            self._printed.flush()
-            with open(os.dup(self._printed.fileno()), "rb") as copy:
-                size = os.fstat(copy.fileno()).st_size
-                read = os.pread(copy.fileno(), OUTPUT_CHARACTERS_MAX, max(0, size - OUTPUT_CHARACTERS_MAX))
-            self._output = read.decode("utf-8", "replace")
+            printed = self._printed.fileno()
+            begin = max(0, os.fstat(printed).st_size - OUTPUT_BYTES_MAX)
+            self._output = os.pread(printed, OUTPUT_BYTES_MAX, begin).decode("utf-8", "replace")
         return self._output
 
     def end(self) -> None:

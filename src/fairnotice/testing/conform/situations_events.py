@@ -34,18 +34,11 @@ def _terminate(scene: Scene) -> None:
     scene.decides(event)
 
 
-def _maintained(scene: Scene, impact: str, duration_seconds: int | None = None) -> None:
+def _maintained(scene: Scene, impact: str, duration_seconds: int) -> None:
     scene.begin()
     scene.tell("maintenance of its node was announced")
-    scene.decides(_maintenance(scene, impact, duration_seconds))
+    scene.decides(scene.maintain(impact=impact, duration_seconds=duration_seconds))
     scene.polls_on(1)
-
-
-def _maintenance(scene: Scene, impact: str, duration_seconds: int | None = None) -> CloudEvent:
-    """Its node is maintained; another scope has a VM there, so one approval starts nothing."""
-    node = scene.cloud.node(scene.cloud.fleet.vms[scene.vm].node)
-    events = node.maintain(impact=impact, duration_seconds=duration_seconds)
-    return next(event for event in events if scene.vm in event.resources)
 
 
 def _life(scene: Scene) -> None:
@@ -74,7 +67,7 @@ def _next_event(scene: Scene) -> None:
 def _two_at_once(scene: Scene) -> None:
     scene.begin()
     scene.tell("two events for it were announced at once")
-    both = (scene.announce(kind=EventType.REBOOT), _maintenance(scene, "freeze"))
+    both = (scene.announce(kind=EventType.REBOOT), scene.maintain())
     for event in both:
         scene.decides(event)
 
@@ -95,7 +88,7 @@ def _during_another(scene: Scene) -> None:
 
 def _waits_for_others(scene: Scene) -> None:
     scene.begin()
-    event = _maintenance(scene, "freeze")
+    event = scene.maintain()
     scene.tell("maintenance of its node was announced")
     scene.decides(event)
     scene.tell("its event stayed Scheduled, since others had not approved")
@@ -109,7 +102,7 @@ def _waits_for_others(scene: Scene) -> None:
 
 def _canceled(scene: Scene) -> None:
     scene.begin()
-    event = _maintenance(scene, "freeze")
+    event = scene.maintain()
     scene.polls_on()
     event.cancel()
     scene.tell("its event had been canceled and was gone")
@@ -153,8 +146,7 @@ def _missed_notice(scene: Scene) -> None:
 
 def _node_failure(scene: Scene) -> None:
     scene.begin()
-    node = scene.cloud.fleet.vms[scene.vm].node
-    failed = scene.cloud.node(node).fail()
+    failed = scene.node_of(scene.vm).fail()
     scene.tell("its node had failed: an event that was Started from the beginning")
     _watches_to_the_end(scene, next(event for event in failed if scene.vm in event.resources))
 
@@ -212,7 +204,7 @@ TYPES = (
         "A Reboot is announced that the platform needs.",
         ACKNOWLEDGE,
         DOCUMENT,
-        partial(_maintained, impact="reboot"),
+        partial(_maintained, impact="reboot", duration_seconds=-1),
         acknowledging=True,
     ),
     Situation(

@@ -6,6 +6,7 @@ from fairnotice.words import EventType
 
 NOT_NAMED = "which does not name it"
 
+
 def _fleet() -> str:
     """Two VMs on one node and in one update domain, so that one event names both; and neighbours.
 

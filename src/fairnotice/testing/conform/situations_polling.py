@@ -23,8 +23,8 @@ def _calm(scene: Scene) -> None:
 def _unchanged(scene: Scene) -> None:
     scene.begin()
     scene.polls_on(UNCHANGED_POLLS)
-    last = scene.watch.seen[-1]
-    how = "answered 304" if last.conditional else "the same document"
+    conditional = any(one.conditional for one in scene.watch.seen)
+    how = "answered 304" if conditional else "the same document"
     scene.tell(f"its polls had been {how} for a while")
     scene.recovers()
 
@@ -50,7 +50,7 @@ def _stalled(scene: Scene) -> None:
     stall = scene.declared.stall_seconds
     scene.set_fault(FaultKind.SLOW, seconds=NEVER_SECONDS)
     scene.tell("an answer did not come")
-    unanswered = scene.cloud.worker.faults.spoiled
+    unanswered = scene.cloud.core.worker.faults.spoiled
     if not scene.watch.wait(
         lambda: unanswered[FaultKind.SLOW] > 1, stall + scene.declared.patience_seconds
     ):

@@ -1,6 +1,7 @@
 """What a client has done, as its endpoint saw it: every request, and every acknowledgement."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from threading import Condition, Event
 from typing import NamedTuple
 
@@ -18,10 +19,12 @@ class Interrupted(Exception):
 
 
 class Seen(NamedTuple):
-    """A request for the document of scheduled events, and its answer."""
+    """A request, and its answer."""
 
     # In seconds of this machine's monotonic clock: when it was answered.
     at: float
+    # Whether it was for scheduled events, and not for what a VM reads about itself.
+    for_events: bool
     post: bool
     status: int
     # What was wrong with it: it came without Metadata: true.
@@ -32,7 +35,7 @@ class Seen(NamedTuple):
     @property
     def polled(self) -> bool:
         """Whether it was a poll that was answered with what there is."""
-        return not self.post and self.status in READ
+        return self.for_events and not self.post and self.status in READ
 
 
 class Posted(NamedTuple):
@@ -55,19 +58,26 @@ class Watch:
         self._cloud = cloud
         self._interrupted = interrupted
         self._something = Condition()
-        self._note_before = cloud.worker.observer
-        self._approve_before = cloud.worker.approve
-        cloud.worker.observer = self._note
-        cloud.worker.approve = self._approve
+        self._note_before = cloud.core.worker.observer
+        self._approve_before = cloud.core.worker.approve
+        cloud.core.worker.observer = self._note
+        cloud.core.worker.approve = self._approve
 
     def _note(self, vm: str, request: Request, status: int) -> None:
         if self._note_before is not None:
             self._note_before(vm, request, status)
-        if vm != self.vm or request.target is not Target.EVENTS:
+        if vm != self.vm:
             return
-        headless = request.late is METADATA_HEADER
-        now = self.clock.monotonic()
-        self.seen.append(Seen(now, request.post, status, headless, bool(request.etags)))
+        self.seen.append(
+            Seen(
+                at=self.clock.monotonic(),
+                for_events=request.target is Target.EVENTS,
+                post=request.post,
+                status=status,
+                headless=request.late is METADATA_HEADER,
+                conditional=bool(request.etags),
+            )
+        )
         with self._something:
             self._something.notify_all()
 
@@ -100,7 +110,12 @@ class Watch:
     @property
     def asked(self) -> int:
         """How many requests have come, also those that were answered with nothing."""
-        return len(self.seen) + self._cloud.worker.faults.spoiled[FaultKind.DROPPED]
+        return len(self.seen) + self._cloud.core.worker.faults.spoiled[FaultKind.DROPPED]
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether it has asked for scheduled events at all, however it was answered."""
+        return any(one.for_events for one in list(self.seen))
 
     @property
     def polls(self) -> int:
@@ -113,8 +128,8 @@ class Watch:
 
     def intervals(self) -> list[float]:
         """The seconds between one poll and the next."""
-        at = [one.at for one in list(self.seen) if not one.post]
-        return [later - earlier for earlier, later in zip(at, at[1:], strict=False)]
+        at = [one.at for one in list(self.seen) if one.for_events and not one.post]
+        return [later - earlier for earlier, later in pairwise(at)]
 
     def most_within(self, seconds: float) -> int:
         """The most requests that have come within any span so long."""
