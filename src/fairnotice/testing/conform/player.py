@@ -115,8 +115,8 @@ def measured(declared: Declared, interrupted: Event) -> Declared:
         scene.endpoint.open()
         scene.client.start()
         watch, client = scene.watch, scene.client
-        watch.wait(lambda: watch.has_asked or client.exit_code is not None, START_SECONDS)
-        if not watch.has_asked:
+        watch.wait(lambda: watch.asked > 0 or client.exit_code is not None, START_SECONDS)
+        if not watch.asked:
             raise UsageError(_never_asked(scene))
         if guessed is not None:
             return trial
@@ -139,7 +139,7 @@ def _never_asked(scene: Scene) -> str:
     ended = f", and ended with exit code {code}" if code is not None else ""
     told = "\n".join(scene.client.output.splitlines()[-SHOWN_LINES:])
     return (
-        f"The client never asked for scheduled events{ended}. It is told where by "
+        f"The client never asked{ended}. It is told where by "
         "FAIRNOTICE_METADATA_URL, or {url} in its command; with the address built in, "
         f"use --namespace.{f' It said:{chr(10)}{told}' if told else ''}"
     )

@@ -118,29 +118,30 @@ class Scene:
 
     def asks_on(self, times: int = 2) -> None:
         """It asks again, however it is answered."""
-        self._require(lambda: self.watch.asked, times, self.declared.patience_seconds)
+        self._more(lambda: self.watch.asked, times, self.declared.patience_seconds)
 
     def polls_on(self, times: int = POLLS_TO_SEE) -> None:
         """It goes on asking, and reads what there is."""
         self._polls(times, self.declared.patience_seconds)
 
     def _polls(self, times: int, seconds: float) -> None:
-        self._require(lambda: self.watch.polls, times, seconds)
+        self._more(lambda: self.watch.polls, times, seconds)
 
     def acknowledges(self, event: CloudEvent, more_seconds: float = 0.0) -> None:
         """It gives its go-ahead for this event in time."""
         seconds = self.declared.patience_seconds + more_seconds
         before = self.watch.polls
-        if self._wait(lambda: self.watch.has_acknowledged(event.id), seconds):
-            return
-        self._must_live()
-        polls = self.watch.polls - before
-        if polls == 0:
-            raise NotSurvived(self._silent(0, seconds))
-        raise NotSurvived(
-            f"It did not acknowledge the {event.type} of {self.vm} within {seconds:.0f} s "
-            f"after {self._since}, though it asked {polls} times."
-        )
+
+        def why() -> str:
+            polls = self.watch.polls - before
+            if not polls:
+                return self._silent(0, seconds)
+            return (
+                f"It did not acknowledge the {event.type} of {self.vm} within {seconds:.0f} s "
+                f"after {self._since}, though it asked {polls} times."
+            )
+
+        self.require(lambda: self.watch.has_acknowledged(event.id), seconds, why)
 
     def leaves_alone(self, event: CloudEvent, why: str) -> None:
         """It looks at this event a few times and does not give its go-ahead."""
@@ -189,7 +190,7 @@ class Scene:
         refused = [one for one in seen if one.for_events and one.status == BAD_REQUEST]
         if refused:
             what = "acknowledged with what was" if refused[0].post else "asked with what was"
-            raise NotSurvived(f"It {what} refused, {len(refused)} times 400.")
+            raise NotSurvived(f"It {what} refused: {len(refused)} times 400.")
         if not self.declared.acknowledges and any(one.post for one in seen):
             raise NotSurvived("It acknowledged, though it was said only to watch.")
 
@@ -197,22 +198,33 @@ class Scene:
 
     def lives_on(self, seconds: float) -> None:
         """Nothing is asked of it for so long but to be there."""
-        self._wait(lambda: False, seconds)
+        self.watch.wait(self._is_over, seconds)
         self._must_live()
 
-    def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait for it, for as long as the client lives."""
-        self.watch.wait(lambda: condition() or self.client.exit_code is not None, seconds)
-        return condition()
+    def require(
+        self, condition: Callable[[], bool], seconds: float, why: Callable[[], str]
+    ) -> None:
+        """This comes to be within so long, while the client lives and is not turned away."""
+        self.watch.wait(lambda: condition() or self._is_over(), seconds)
+        if not condition():
+            self._must_live()
+            # Why nothing comes of it, where it asks and is refused.
+            self.has_manners()
+            raise NotSurvived(why())
 
-    def _require(self, count: Callable[[], int], times: int, seconds: float) -> None:
+    def _is_over(self) -> bool:
+        """Whether nothing can come of it any more."""
+        headless = any(one.headless for one in list(self.watch.seen))
+        return headless or self.client.exit_code is not None
+
+    def _more(self, count: Callable[[], int], times: int, seconds: float) -> None:
         """So many times more within so long."""
         before = count()
-        if not self._wait(lambda: count() >= before + times, seconds):
-            self._must_live()
-            # Why it is not answered, where it asks and is refused.
-            self.has_manners()
-            raise NotSurvived(self._silent(count() - before, seconds))
+        self.require(
+            lambda: count() >= before + times,
+            seconds,
+            lambda: self._silent(count() - before, seconds),
+        )
 
     def _must_live(self) -> None:
         code = self.client.exit_code
@@ -221,7 +233,8 @@ class Scene:
             raise NotSurvived(f"Its process ended ({how}) after {self._since}.")
 
     def _silent(self, times: int, seconds: float) -> str:
-        how_often = f"It asked only {times} times" if times else "It did not ask again"
+        how_often = {0: "It did not ask again", 1: "It asked only once more"}.get(times)
+        how_often = how_often or f"It asked only {times} times more"
         return f"{how_often} within {seconds:.0f} s after {self._since}."
 
 

@@ -15,6 +15,8 @@ from fairnotice.words import EventType
 FAULTY_ANSWERS = 3
 # Of what Retry-After asks for: a clock is never exact.
 EARLY = 0.9
+# What a 503 to an acknowledgement asks for.
+RETRY_AFTER_SECONDS = 5.0
 SHORT_SECONDS = 60.0
 SHORTER = timedelta(seconds=30)
 
@@ -58,7 +60,7 @@ def _no_approvals(scene: Scene) -> None:
     scene.watch.refusing = 1
     event = scene.announce()
     scene.tell("its first acknowledgement was answered 503 with Retry-After: 5")
-    scene.acknowledges(event, more_seconds=2 * 5.0)
+    scene.acknowledges(event, more_seconds=RETRY_AFTER_SECONDS)
 
 
 def _control_characters(scene: Scene) -> None:

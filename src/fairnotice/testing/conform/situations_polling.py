@@ -1,7 +1,7 @@
 """Situations in which nothing but asking is required: how often, with what, and how patiently."""
 
 from fairnotice.metadata.faults import FaultKind
-from fairnotice.testing.conform.scene import SUSTAINED_SECONDS, NotSurvived, Scene
+from fairnotice.testing.conform.scene import SUSTAINED_SECONDS, Scene
 from fairnotice.testing.conform.situation import Situation
 
 # Longer than anybody waits: the answer does not come.
@@ -51,10 +51,11 @@ def _stalled(scene: Scene) -> None:
     scene.set_fault(FaultKind.SLOW, seconds=NEVER_SECONDS)
     scene.tell("an answer did not come")
     unanswered = scene.cloud.core.worker.faults.spoiled
-    if not scene.watch.wait(
-        lambda: unanswered[FaultKind.SLOW] > 1, stall + scene.declared.patience_seconds
-    ):
-        raise NotSurvived(f"It waited longer than {stall:g} s for an answer that did not come.")
+    scene.require(
+        lambda: unanswered[FaultKind.SLOW] > 1,
+        stall + scene.declared.patience_seconds,
+        lambda: f"It waited longer than {stall:g} s for an answer that did not come.",
+    )
     scene.clear_faults()
     # It may be waiting once more.
     scene.recovers(more_seconds=stall)

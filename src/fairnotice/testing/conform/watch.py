@@ -113,11 +113,6 @@ class Watch:
         return len(self.seen) + self._cloud.core.worker.faults.spoiled[FaultKind.DROPPED]
 
     @property
-    def has_asked(self) -> bool:
-        """Whether it has asked for scheduled events at all, however it was answered."""
-        return any(one.for_events for one in list(self.seen))
-
-    @property
     def polls(self) -> int:
         """How many polls were answered with what there is."""
         return sum(one.polled for one in list(self.seen))
@@ -128,7 +123,9 @@ class Watch:
 
     def intervals(self) -> list[float]:
         """The seconds between one poll and the next."""
-        at = [one.at for one in list(self.seen) if one.for_events and not one.post]
+        seen = list(self.seen)
+        # Some ask first who they are, and get no further where they are refused.
+        at = [one.at for one in seen if one.for_events and not one.post] or [one.at for one in seen]
         return [later - earlier for earlier, later in pairwise(at)]
 
     def most_within(self, seconds: float) -> int:
