@@ -53,7 +53,7 @@ def add(subparsers: Subparsers) -> None:
 
 def _what_it_does(group: "argparse._ArgumentGroup") -> None:
     group.add_argument(
-        "--poll-seconds", type=_seconds, metavar="S", help="how often it asks (it is measured)"
+        "--poll-seconds", type=float, metavar="S", help="how often it asks (it is measured)"
     )
     group.add_argument("--no-acknowledge", action="store_true", help="it only watches")
     group.add_argument(
@@ -73,14 +73,14 @@ def _what_it_does(group: "argparse._ArgumentGroup") -> None:
     )
     group.add_argument(
         "--patience",
-        type=_seconds,
+        type=float,
         metavar="N",
         default=10.0,
         help="polls in which it has to do what it should (10; at least 5 s)",
     )
     group.add_argument(
         "--stall-seconds",
-        type=_seconds,
+        type=float,
         metavar="S",
         default=30.0,
         help="after so long without an answer it has to ask anew (30)",
@@ -106,16 +106,6 @@ def _what_is_told(group: "argparse._ArgumentGroup") -> None:
 
 
 # ---- What is typed ----
-
-
-def _seconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0 < found <= 3600:  # noqa: PLR2004 - an hour, in which nobody waits for a poll
-        raise argparse.ArgumentTypeError(f"give more than 0, up to 3600, not {text!r}")
-    return found
 
 
 def _types(text: str) -> frozenset[EventType]:

@@ -14,6 +14,9 @@ PATIENCE_SECONDS_MIN = 5.0
 REQUESTS_PER_SECOND = 5.0
 BURST = 10
 
+# Longer is a typing mistake: nobody asks so seldom.
+SECONDS_MAX = 3_600
+
 
 class Declared(NamedTuple):
     """A client, and what may be expected of it.
@@ -70,6 +73,7 @@ class Declared(NamedTuple):
             raise UsageError("Say which client: fairnotice conform -- COMMAND…")
         for name in ("poll_seconds", "patience", "stall_seconds"):
             value = getattr(self, name)
-            if value is not None and not 0 < value <= 3600:
-                raise UsageError(f"{name} is {value:g}; give more than 0, up to 3600.")
+            if value is not None and not 0 < value <= SECONDS_MAX:
+                flag = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{flag} is {value:g}; give more than 0, up to {SECONDS_MAX}.")
         return self
