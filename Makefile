@@ -70,7 +70,7 @@ soak: install ## the long repeats: ten times the seeds, fresh chance, 700 kills
 diagram: install ## draw docs/reference/states.md from engine/transitions.py
 	$(PY) scripts/diagram.py
 
-reference: install ## write docs/reference/{commands,settings,api}.md from the code
+reference: install ## write docs/reference/{commands,settings,api,situations}.md from the code
 	$(PY) scripts/reference.py
 
 picture: install ## draw docs/pictures/event-watch.svg from a real service

@@ -1,4 +1,4 @@
-"""Writes docs/reference/{commands,settings,api}.md from the code itself (`make reference`)."""
+"""Writes docs/reference/{commands,settings,api,situations}.md from the code (`make reference`)."""
 
 import argparse
 import os
@@ -12,6 +12,7 @@ from fairnotice.cli.settings import SETTINGS
 from fairnotice.control import problems
 from fairnotice.control.openapi import MEANINGS
 from fairnotice.control.routes import ROUTES, Route
+from fairnotice.testing.conform import SITUATIONS
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 COLUMNS = "100"
@@ -162,7 +163,36 @@ def _problem_types() -> list[tuple[str, int]]:
     return sorted({*of_the_law, *problems.OTHER_TYPES.items()})
 
 
-PAGES = {"commands.md": commands, "settings.md": settings, "api.md": api}
+# ---- Situations ----
+
+SITUATIONS_INTRODUCTION = """\
+What `fairnotice conform` leads a client through ([how to run it](../guides/conformance.md)). Those
+that are marked are not asked of a client that only watches. *From* is a section of
+[The metadata endpoint](metadata.md), or where it was seen.
+"""
+
+
+def situations() -> str:
+    """Every situation: what happens, what is right, where it is from."""
+    lines = [
+        "# Situations\n",
+        NOTE,
+        SITUATIONS_INTRODUCTION,
+        "| situation | what happens | what is right | from |",
+        "|---|---|---|---|",
+    ]
+    for one in SITUATIONS.values():
+        mark = " (acknowledging)" if one.acknowledging else ""
+        lines.append(f"| `{one.name}`{mark} | {one.shows} | {one.right} | {one.source} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "commands.md": commands,
+    "settings.md": settings,
+    "api.md": api,
+    "situations.md": situations,
+}
 
 
 def main() -> None:

@@ -259,9 +259,9 @@ def test_a_lost_proof_is_found(lost):
 # ---- Reference ----
 
 
-@pytest.mark.parametrize("name", ["commands.md", "settings.md", "api.md"])
+@pytest.mark.parametrize("name", ["commands.md", "settings.md", "api.md", "situations.md"])
 def test_the_reference_is_the_one_in_the_code(name, monkeypatch):
-    """Every command, setting, address and problem is documented; `make reference` writes it."""
+    """Every command, setting, address, problem, situation is there; `make reference` writes it."""
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     written = (ROOT / "docs" / "reference" / name).read_text("utf-8")
     assert written == reference.PAGES[name](), "stale: run make reference"
