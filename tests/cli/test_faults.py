@@ -1,7 +1,10 @@
 """`fairnotice fault`: set, list and clear, as people and programs type it."""
 
+import shlex
+
 from fairnotice.cli import completion, main
 from fairnotice.metadata.faults import FaultKind
+from tests.house import ROOT
 
 
 def test_a_fault_is_set_listed_and_cleared(fairnotice, service):
@@ -76,3 +79,15 @@ def test_kinds_and_ids_are_completed(fairnotice):
 
     assert fairnotice("completion", "--names", "faults").out == "error@db\n"
     fairnotice("fault", "clear")
+
+
+def test_the_commands_of_the_guide_work_as_they_are_written(fairnotice):
+    """In their order, each with exit code 0; nothing is on when they are done."""
+    page = (ROOT / "docs" / "guides" / "faults.md").read_text("utf-8")
+    lines = page.partition("```sh\n")[2].partition("```")[0].splitlines()
+    commands = [shlex.split(line, comments=True)[1:] for line in lines]
+
+    assert len(commands) == 6
+    for words in commands:
+        assert fairnotice(*words).code == 0, words
+    assert fairnotice("fault", "list", "--json").json["items"] == []

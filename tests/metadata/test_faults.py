@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 
 import pytest
 
@@ -9,6 +10,7 @@ from fairnotice.errors import UnknownName, UsageError
 from fairnotice.metadata.faults import MEANINGS, OF_DOCUMENTS, SPOILING, STAND_INS, Fault, FaultKind
 from fairnotice.metadata.metrics import exposition
 from tests.engine.story import WEB
+from tests.house import ROOT
 from tests.metadata.faulty import CLOSING, DB, INSTANCE, OTHER_WEB, looks_like, one_answer, told
 from tests.metadata.sockets import ask, last, talk, until
 from tests.metadata.wireless import DB_0, WEB_1, approval, get, request
@@ -189,15 +191,17 @@ def test_slow_is_every_answer_and_slow_first_the_first_of_each_vm(wireless):
     assert faults.spoiled == {FaultKind.SLOW: 4, FaultKind.SLOW_FIRST: 2}
 
 
-def test_nothing_is_done_for_a_vm_that_does_not_wait_for_its_slow_answer(wireless):
-    """An approval that nobody waited for was not given; one that was waited for is."""
+def test_what_is_asked_is_done_when_its_slow_answer_is_due(wireless):
+    """Not before, and not at all for a VM whose connection was reset."""
     world = wireless()
     world.stage.restart_vm("web-0")
     world.worker.faults.set(Fault(FaultKind.SLOW, seconds=5))
+    approve = approval(world.stage.only(WEB).id)
     impatient, patient = world.connect(), world.connect()
-    for vm in (impatient, patient):
-        vm.send(approval(world.stage.only(WEB).id))
+    impatient.send(approve)
     impatient.cut_off()
+    world.advance(5)
+    patient.send(approve)
     world.advance(4)
     assert world.stage.only(WEB).approval is None
     world.advance(1)
@@ -330,3 +334,12 @@ def test_every_kind_has_a_sentence():
 
     assert sorted(grouped) == sorted(FaultKind) == sorted(MEANINGS)
     assert all(meaning.sentence.endswith(".") for meaning in MEANINGS.values())
+
+
+def test_the_guide_has_a_row_for_each_kind_with_its_seconds():
+    """In the order in which they are looked at."""
+    page = (ROOT / "docs" / "guides" / "faults.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \| [^|]+ \|[^|]*?(?:\((\d+)\))? \|", page, re.MULTILINE)
+
+    known = [(kind, meaning.seconds) for kind, meaning in MEANINGS.items()]
+    assert [(kind, float(seconds) if seconds else None) for kind, seconds in rows] == known
