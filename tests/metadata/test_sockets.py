@@ -127,13 +127,18 @@ def test_a_unix_socket_that_is_served_is_not_taken_over(tmp_path):
     on_sockets(story)
 
 
+def descriptors_count() -> int:
+    """How many files and sockets this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def test_a_place_that_cannot_be_listened_on_costs_no_descriptor(tmp_path):
     """Whoever tries again and again runs out of nothing."""
 
     async def story():
         async with endpoint() as served:
             port = served.server.listeners[0].port
-            before = len(list(Path("/proc/self/fd").iterdir()))
+            before = descriptors_count()
             kept = []
             for listen in (
                 lambda: served.server.listen("127.0.0.1", port, Door()),
@@ -143,7 +148,7 @@ def test_a_place_that_cannot_be_listened_on_costs_no_descriptor(tmp_path):
                     listen()
                 # What the traceback holds is not collected behind our back.
                 kept.append(refused)
-            assert len(list(Path("/proc/self/fd").iterdir())) == before
+            assert descriptors_count() == before
 
     on_sockets(story)
 
