@@ -36,6 +36,8 @@ GROUPS = {
     "event": Group("fairnotice.cli.event", "events: look, approve, postpone, cancel, watch"),
     "scenario": Group("fairnotice.cli.scenario", "stories that show and prove what a VM sees"),
     "simulate": Group("fairnotice.cli.simulate", "random fleets under the law"),
+    "record": Group("fairnotice.cli.record", "keep what a real endpoint answers in a file"),
+    "replay": Group("fairnotice.cli.replay", "serve a recording again"),
     "config": Group("fairnotice.cli.config", "the settings in force, and where each is from"),
     "doctor": Group("fairnotice.cli.doctor", "what is wrong with this installation"),
     "completion": Group("fairnotice.cli.completion", "completion for your shell"),

@@ -1,0 +1,325 @@
+"""Serves a recording again: at its own pace, faster, or an answer a request."""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from fairnotice.clock import Clock, SystemClock
+from fairnotice.errors import BadBody, UsageError
+from fairnotice.metadata.replies import Reply, compose, reply
+from fairnotice.metadata.request import METADATA_HEADER, Request, Target, understand
+from fairnotice.testing.answering import AnsweringServer, Call, Said, said
+from fairnotice.testing.recording import Answer, Exchange, Key, Recording, key_of
+from fairnotice.wire import faults, start_requests
+from fairnotice.wire.document import rfc1123
+
+ANYWHERE = ("127.0.0.1", 0)
+# Not by the clock: every request is answered with the next answer of the recording.
+STEP = "step"
+_RFC_1123 = rb"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT"
+_INSTANT = re.compile(_RFC_1123)
+_NOT_BEFORE = re.compile(rb'("NotBefore"\s*:\s*")(' + _RFC_1123 + rb')(?=")')
+_OK = 200
+
+
+class Told(NamedTuple):
+    """A request that was answered: when in the recording, who asked what, and what came of it."""
+
+    at: float
+    peer: str
+    method: str
+    target: str
+    # 0 where no answer was given.
+    status: int
+    # "refused", "timed-out" …: how the recorded answer had failed.
+    failure: str = ""
+    approved: tuple[str, ...] = ()
+    wrong: str = ""
+
+
+# ---- Where in the recording it is ----
+
+
+class _Tape:
+    """The recording, read forwards: the last answer to every request so far."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.current: dict[Key, Exchange] = {}
+        # Every event that was shown so far: those a client may approve.
+        self.seen: set[str] = set()
+        self.over = False
+        self._coming: Iterator[Exchange] = iter(())
+        self._next: Exchange | None = None
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Go back to the beginning."""
+        self.current.clear()
+        self.seen.clear()
+        self._coming = (one for one in self.recording.exchanges() if one.asked.method == "GET")
+        self._take()
+
+    def play_to(self, at: float) -> None:
+        """Go on to this second; what was first asked for later is known from the beginning."""
+        while self._next is not None and self._next.at <= at:
+            self._pass(self._next)
+
+    def step(self, key: Key) -> None:
+        """Go on to the next answer to this request; the last one stays."""
+        while (one := self._next) is not None:
+            self._pass(one)
+            if key_of(one.asked.target) == key:
+                return
+
+    def first(self, key: Key) -> Exchange | None:
+        """The answer to this request; before it was first asked for, the first there will be."""
+        known = self.current.get(key)
+        if known is None and key in self.recording.asked:
+            found = (
+                one
+                for one in self.recording.exchanges()
+                if one.asked.method == "GET" and key_of(one.asked.target) == key
+            )
+            known = next(found, None)
+            if known is not None:
+                self.current[key] = known
+        return known
+
+    def _pass(self, exchange: Exchange) -> None:
+        self.current[key_of(exchange.asked.target)] = exchange
+        self.seen.update(_event_ids(exchange.answer.body))
+        self._take()
+
+    def _take(self) -> None:
+        self._next = next(self._coming, None)
+        self.over = self._next is None
+
+
+def _event_ids(body: bytes) -> Iterator[str]:
+    """The ids of the events of a document, in upper case; none of what is no document."""
+    if b'"EventId"' not in body:
+        return
+    try:
+        document = json.loads(body, strict=False)
+    except (ValueError, RecursionError):
+        return
+    events = document.get("Events") if isinstance(document, dict) else None
+    for event in events if isinstance(events, list) else ():
+        if isinstance(event, dict) and isinstance(event.get("EventId"), str):
+            yield event["EventId"].upper()
+
+
+# ---- The replay ----
+
+
+class Replay:
+    """A recording behind a URL: `with Replay("outage.jsonl", speed=60) as url: …`.
+
+    Its clock begins with the first request and goes `speed` times as fast as the machine's; with
+    "step" every request gets the next answer. `approvals` are the events that were approved.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        speed: float | str = 1.0,
+        listen: tuple[str, int] = ANYWHERE,
+        begin_seconds: float = 0.0,
+        loop: bool = False,
+        shift: bool = False,
+        tell: Callable[[Told], None] = lambda _: None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.recording = Recording(path)
+        self.approvals: list[str] = []
+        self.pace = 0.0 if speed == STEP else _pace(speed)
+        if begin_seconds > self.recording.seconds:
+            length = f"{self.recording.seconds:.0f} s"
+            raise UsageError(f"The recording is {length} long; it cannot begin later than that.")
+        self._begin_seconds = begin_seconds
+        self._loop = loop
+        self._shift = shift
+        self._tell = tell
+        self._clock = clock or SystemClock()
+        self._tape = _Tape(self.recording)
+        self._lock = threading.Lock()
+        self._began: float | None = None
+        # Where the recording's clock and the machine's met last: second and instant.
+        self._met = (begin_seconds, self.recording.opening.started)
+        self._server = AnsweringServer(listen, self._respond, self._clock)
+        if begin_seconds:
+            self._tape.play_to(begin_seconds)
+
+    @property
+    def url(self) -> str:
+        """Where it is served."""
+        return self._server.url
+
+    @property
+    def over(self) -> bool:
+        """Whether all of the recording has been played: its last answers stay."""
+        with self._lock:
+            self._where()
+            return self._tape.over and not self._loop
+
+    def __enter__(self) -> str:
+        self._server.begin()
+        return self.url
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        self._server.end()
+
+    begin = __enter__
+
+    def end(self) -> None:
+        """Stop serving."""
+        self._server.end()
+
+    # ---- Time ----
+
+    def _where(self) -> float:
+        """At which second of the recording it is now; the tape is played to there."""
+        if self._began is None or not self.pace:
+            return self._met[0]
+        seconds = self._begin_seconds + (self._clock.monotonic() - self._began) * self.pace
+        if self._loop and seconds > self.recording.seconds:
+            self._start(0.0)
+            seconds = 0.0
+        self._tape.play_to(seconds)
+        return seconds
+
+    def _start(self, at: float) -> None:
+        """The recording begins at this second, and now."""
+        if self._began is not None:
+            self._tape.rewind()
+        self._began = self._clock.monotonic()
+        self._begin_seconds = at
+        self._met = (at, self._clock.wall())
+
+    def _shown(self, instant: datetime) -> datetime:
+        """An instant of the recording as it is shown: shifted, when that is in the replay."""
+        second, met = self._met
+        passed = (instant - self.recording.opening.started).total_seconds() - second
+        return met + timedelta(seconds=passed / (self.pace or 1.0))
+
+    def _date(self, at: float) -> bytes:
+        """The Date of an answer that was not recorded."""
+        instant = self.recording.opening.started + timedelta(seconds=at)
+        return rfc1123(self._shown(instant) if self._shift else instant).encode()
+
+    def _shifted(self, answer: Answer) -> Answer:
+        """Date and NotBefore in the time of the replay; they are as long as they were."""
+        if not self._shift:
+            return answer
+        head = tuple(_INSTANT.sub(lambda found: self._moved(found[0]), h) for h in answer.head)
+        body = _NOT_BEFORE.sub(lambda found: found[1] + self._moved(found[2]), answer.body)
+        return answer._replace(head=head, body=body)
+
+    def _moved(self, text: bytes) -> bytes:
+        try:
+            return rfc1123(self._shown(parsedate_to_datetime(text.decode()))).encode()
+        except (ValueError, OverflowError):
+            return text
+
+    # ---- Answers ----
+
+    def _respond(self, call: Call) -> Said:
+        request = understand(call.raw)
+        with self._lock:
+            if self._began is None:
+                self._start(self._begin_seconds)
+            at = self._where()
+            if request.early is not None or request.late is METADATA_HEADER:
+                answer, told = self._refusal(request), Told(at, call.peer, *call.raw[:2], 0)
+            elif request.post:
+                answer, told = self._approve(call, request, at)
+            else:
+                return self._recorded(call, request, at)
+        self._tell(told._replace(status=answer.status))
+        return self._composed(answer, call, at)
+
+    def _composed(self, answer: Reply, call: Call, at: float) -> Said:
+        close = not call.raw.keeps_alive
+        data = compose(answer, self._date(at), close=close)
+        if call.raw.method == "HEAD":
+            data = data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+        return Said(data, close=close)
+
+    @staticmethod
+    def _refusal(request: Request) -> Reply:
+        answer = request.early or request.late
+        assert answer is not None
+        return answer
+
+    def _recorded(self, call: Call, request: Request, at: float) -> Said:
+        key = key_of(call.raw.target)
+        told = Told(at, call.peer, *call.raw[:2], 0)
+        if not self.pace and request.target is Target.EVENTS and key in self.recording.asked:
+            self._step(key)
+        found = self._tape.first(key)
+        if found is None:
+            refused = self._unknown(request, key)
+            self._tell(told._replace(status=refused.status))
+            return self._composed(refused, call, at)
+        answer = self._shifted(found.answer)
+        at = at if self.pace else found.at
+        self._tell(told._replace(at=at, status=answer.status, failure=str(answer.failure)))
+        # It came so late in the recording, and comes so late in the replay.
+        late = (found.at + found.took - at) / (self.pace or 1.0)
+        return said(answer, call.raw, late)
+
+    def _step(self, key: Key) -> None:
+        if self._loop and self._tape.over:
+            self._tape.rewind()
+        self._tape.step(key)
+        found = self._tape.first(key)
+        if found is not None:
+            self._met = (found.at, self._clock.wall())
+
+    def _unknown(self, request: Request, key: Key) -> Reply:
+        """What was not recorded: another api-version than those, or another document."""
+        if request.late is not None:
+            return request.late
+        known = sorted(
+            {one.version for one in self.recording.asked if one.path == key.path}, reverse=True
+        )
+        if known and key.version not in known:
+            return reply(400, faults.invalid_version(known))
+        absent = faults.NO_SUCH_ELEMENT if request.target is Target.INSTANCE else faults.NOT_FOUND
+        return reply(404, absent)
+
+    def _approve(self, call: Call, request: Request, at: float) -> tuple[Reply, Told]:
+        """200 for events that were shown so far; the recording goes on as it was."""
+        told = Told(at, call.peer, *call.raw[:2], 0)
+        if request.late is not None:
+            return request.late, told
+        try:
+            ids = start_requests.parse(call.body)
+        except BadBody as error:
+            return reply(400, faults.bad_body(str(error))), told._replace(wrong=str(error))
+        unknown = [one for one in ids if one.upper() not in self._tape.seen]
+        if unknown:
+            wrong = f"EventId not found: {', '.join(unknown)}"
+            return reply(400, faults.event_not_found(unknown)), told._replace(wrong=wrong)
+        self.approvals += ids
+        return reply(_OK), told._replace(approved=ids)
+
+
+def _pace(speed: float | str) -> float:
+    try:
+        pace = float(speed)
+    except ValueError:
+        pace = 0.0
+    if not 0 < pace <= 1_000_000:
+        raise UsageError(f"A speed of {speed!r} is none: give 1, 60 or 0.5, or {STEP}.")
+    return pace
