@@ -23,6 +23,7 @@ from fairnotice.wire.document import rfc1123
 
 _IDLE_SECONDS = 75
 _BODY_BYTES_MAX = 64 * 1024
+_DRAINED_BYTES_MAX = 1024 * 1024
 _LINE_BYTES_MAX = 64 * 1024
 _NO_BODY = (204, 304)
 _SILENT = (Failure.REFUSED, Failure.UNREACHABLE)
@@ -209,6 +210,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not (length.isascii() and length.isdecimal()):
             return b"", self._last(400, faults.MALFORMED)
         if int(length) > _BODY_BYTES_MAX:
+            # Whoever is not read to the end may lose the answer with the connection.
+            self.rfile.read(min(int(length), _DRAINED_BYTES_MAX))
             return b"", self._last(413, faults.TOO_LARGE)
         return self.rfile.read(int(length)), None
 

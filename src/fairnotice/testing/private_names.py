@@ -28,6 +28,8 @@ _BYTE = re.compile("[\udc80-\udcff]")
 # In /vm/NAME/metadata/…
 _NAMED = 2
 _INSTANT = re.compile(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT")
+# Azure's own words have no blanks, and are no ids.
+_AZURE_WORD = re.compile(rf"(?!.*{_GUID.pattern})[\w.-]{{0,64}}", re.ASCII)
 # A number that is somebody's is longer.
 _SHORT_NUMBER = re.compile(r"-?\d{1,4}")
 _VERSION = re.compile(r"\d{4}-\d\d-\d\d")
@@ -95,7 +97,8 @@ class PrivateNames:
         asked, answer = exchange.asked, exchange.answer
         leaf = key_of(asked.target)
         name = leaf.path.rpartition("/")[2] if leaf.form == "text" else ""
-        # Names are found in the bodies, so these are first.
+        # Names are found in the path and in bodies, so these are first.
+        target = self._target(asked.target)
         body = self._body(asked.body, "")
         text = b"" if _is_packed(answer) else self._body(answer.body, name)
         moved = len(text) - len(answer.body)
@@ -103,7 +106,7 @@ class PrivateNames:
         head = tuple(self._header(line, moved) for line in answer.head)
         sent = tuple(self._header(line, longer) for line in asked.head)
         return exchange._replace(
-            asked=Asked(asked.method, self._target(asked.target), sent, body),
+            asked=Asked(asked.method, target, sent, body),
             answer=answer._replace(head=head, body=text),
         )
 
@@ -190,7 +193,7 @@ class PrivateNames:
     def _hidden(self, key: str, value: str) -> str:
         """What stands for the value of an element."""
         public = value in _PUBLIC_VALUES or value in _SENTENCES or _INSTANT.fullmatch(value)
-        if public or (key.lower() in _PUBLIC_KEYS and not _GUID.search(value)):
+        if public or (key.lower() in _PUBLIC_KEYS and _AZURE_WORD.fullmatch(value)):
             return value
         if _SHORT_NUMBER.fullmatch(value) or _VERSION.fullmatch(value):
             return value

@@ -167,8 +167,9 @@ class Replay:
     def over(self) -> bool:
         """Whether all of the recording has been played: its last answers stay."""
         with self._lock:
-            self._where()
-            return self._tape.over and not self._loop
+            where = self._where()
+            played = where >= self.recording.seconds if self.pace else True
+            return played and self._tape.over and not self._loop
 
     def __enter__(self) -> str:
         self._server.begin()
@@ -275,7 +276,7 @@ class Replay:
         at = at if self.pace else found.at
         self._tell(told._replace(at=at, status=answer.status, failure=str(answer.failure)))
         # It came so late in the recording, and comes so late in the replay.
-        late = (found.at + found.took - at) / (self.pace or 1.0)
+        late = (found.at + found.took - max(at, found.at)) / (self.pace or 1.0)
         return said(answer, call.raw, late)
 
     def _step(self, key: Key) -> None:
