@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from fairnotice.cli import main
 from fairnotice.testing.recording import Recording
 from tests.cli.typed import PATIENCE_SECONDS, environment, typed
 from tests.testing.taped import EMPTY, ID, POLL, answer, answering, document, http, taped
@@ -76,13 +77,13 @@ def test_a_recording_that_is_ended_is_whole_and_can_be_replayed(tmp_path, number
     """It goes on after errors, says what changed, and is for its owner alone."""
     path = tmp_path / "a.jsonl"
     words = ("record", "--output", str(path), "--every", "0.02", "--replace", "web-0=vm-a")
-    with answering(http(EMPTY), b"", http(document())) as url:
-        with running(*words, "--url", url) as process:
-            while "refused" not in (line := process.stdout.readline()):
-                assert line, process.stderr.read()
-                if f"{len(document())} bytes" in line:
-                    break
-            code, out, err = ended(process, number)
+    with (
+        answering(http(EMPTY), b"", http(document())) as url,
+        running(*words, "--url", url) as process,
+    ):
+        while f"{len(document())} bytes" not in (line := process.stdout.readline()):
+            assert line, process.stderr.read()
+        code, out, err = ended(process, number)
     assert (code, err) == (0, "")
     assert f"Serve it with: fairnotice replay {path}" in out
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -123,12 +124,14 @@ def test_it_ends_by_itself(tmp_path):
 def test_a_client_is_recorded(tmp_path):
     """--listen passes on what is asked."""
     path = tmp_path / "a"
-    with answering(http(EMPTY), http(b"")) as url:
-        with running("record", "--output", str(path), "--url", url, *FREE) as process:
-            here = process.stdout.readline().split()[6]
-            assert asked(here) == (200, EMPTY)
-            assert asked(here, b"{}") == (200, b"")
-            assert ended(process)[0] == 0
+    with (
+        answering(http(EMPTY), http(b"")) as url,
+        running("record", "--output", str(path), "--url", url, *FREE) as process,
+    ):
+        here = process.stdout.readline().split()[5]
+        assert asked(here) == (200, EMPTY)
+        assert asked(here, b"{}") == (200, b"")
+        assert ended(process)[0] == 0
     assert [one.asked.method for one in Recording(path).exchanges()] == ["GET", "POST"]
 
 
@@ -169,6 +172,10 @@ def test_a_cut_off_line_is_said(tmp_path):
         (("record", "--output", "{a}", "--replace", '=a"'), "give OLD=NEW"),
         (("record", "--output", "{a}", "--for", "ever"), "is no length of time"),
         (("record", "--output", "{a}", "--listen", "here"), "give HOST:PORT"),
+        (
+            ("record", "--output", "{a}", "--listen", "127.0.0.1:{port}"),
+            "Address already in use",
+        ),
         (("replay",), "required: FILE"),
         (("replay", "/no/such/file"), "/no/such/file cannot be read: No such file"),
         (("replay", "/etc/passwd"), "/etc/passwd is no recording of fairnotice"),
@@ -177,15 +184,19 @@ def test_a_cut_off_line_is_said(tmp_path):
         (("replay", "{tape}", "--from", "1d"), "The recording is 0 s long"),
     ],
 )
-def test_wrong_usage_is_said_in_a_line(tmp_path, words, told):
+def test_wrong_usage_is_said_in_a_line(tmp_path, capsys, words, told):
     """And nothing is written or served."""
     tape = taped(tmp_path / "tape", (0.0, answer(EMPTY)))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         places = {"a": tmp_path / "a", "tape": tape, "port": port}
-        ends = typed(*(word.format(**places) for word in words))
+        try:
+            code = main.main([word.format(**places) for word in words])
+        except SystemExit as ends:
+            code = ends.code
+    said = capsys.readouterr()
 
-    assert (ends.code, ends.out) == (2, "")
-    assert told in ends.err
-    assert len(ends.err.splitlines()) == 1
+    assert (code, said.out) == (2, "")
+    assert told in said.err
+    assert len(said.err.splitlines()) == 1
     assert not (tmp_path / "a").exists()

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from fairnotice.engine.kinds import LIVE_MIGRATION
 from fairnotice.model import Node, Scope, Vm
 from fairnotice.testing.private_names import PrivateNames
 from fairnotice.testing.recording import Answer, Asked, Failure, Recording
@@ -123,10 +124,7 @@ def test_the_same_name_has_the_same_replacement(tmp_path):
 
 def test_what_is_public_stays(tmp_path):
     """What a client decides by is as Azure said it, in Azure's spacing."""
-    said = (
-        "Virtual machine is being paused because of a memory-preserving Live Migration operation."
-    )
-    body = document(Description=said, EventSource="Platform", DurationInSeconds=5)
+    body = document(Description=LIVE_MIGRATION, EventSource="Platform", DurationInSeconds=5)
     spaced = json.dumps(json.loads(body), indent=2).encode()
     fault = b'{ "error": "Bad request: . Required metadata header not specified" }'
     with answering(http(spaced), http(fault)) as url:

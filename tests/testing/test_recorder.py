@@ -5,6 +5,7 @@ import http.client
 import json
 import socket
 import urllib.request
+from contextlib import contextmanager
 
 import pytest
 
@@ -141,23 +142,30 @@ def test_a_full_disk_is_said():
     assert recorder.stopped.is_set()
 
 
+@contextmanager
+def recording(path, *answers):
+    """A recorder on the machine's clock, of an endpoint that answers this."""
+    clock = SystemClock()
+    with answering(*answers) as url, path.open("wb") as file:
+        recorder = Recorder(Endpoint.of(url), file, clock)
+        recorder.begin(url)
+        yield recorder, clock
+
+
 def test_polling_goes_on_after_errors_and_ends_in_time(tmp_path):
     """The instance document once, the events again and again."""
     asked = polls("2020-07-01", instance=True)
-    with answering(answered(b"{}"), answered(EMPTY), b"", answered(document())) as url:
-        with (tmp_path / "a").open("wb") as file:
-            clock = SystemClock()
-            recorder = Recorder(Endpoint.of(url), file, clock)
-            recorder.begin(url)
+    answers = (answered(b"{}"), answered(EMPTY), b"", answered(document()))
 
-            def tell(exchange):
-                if exchange.answer.body == document():
-                    raise KeyboardInterrupt
+    def tell(exchange):
+        if exchange.answer.body == document():
+            raise KeyboardInterrupt
 
-            with pytest.raises(KeyboardInterrupt):
-                poll(recorder, asked, every_seconds=0.01, clock=clock, tell=tell)
-            # The time is over: nobody is asked any more.
-            poll(recorder, asked[1:], every_seconds=0.01, clock=clock, for_seconds=0)
+    with recording(tmp_path / "a", *answers) as (recorder, clock):
+        with pytest.raises(KeyboardInterrupt):
+            poll(recorder, asked, every_seconds=0.01, clock=clock, tell=tell)
+        # The time is over: nobody is asked any more.
+        poll(recorder, asked[1:], every_seconds=0.01, clock=clock, for_seconds=0)
     found = list(Recording(tmp_path / "a").exchanges())
 
     assert [one.answer.body for one in found] == [b"{}", EMPTY, b"", document()]
@@ -169,23 +177,19 @@ def test_polling_goes_on_after_errors_and_ends_in_time(tmp_path):
 def test_a_client_is_recorded_with_its_posts(tmp_path):
     """It gets what the endpoint answers; both sides are in the file, and can be replayed."""
     body = json.dumps({"StartRequests": [{"EventId": ID}]}).encode()
-    ends = answered(b"", status="200 OK")
-    with answering(answered(document(), "ETag: 1"), ends, answered(EMPTY)) as url:
-        with (tmp_path / "a").open("wb") as file:
-            clock = SystemClock()
-            recorder = Recorder(Endpoint.of(url), file, clock)
-            recorder.begin(url)
-            server = recording_proxy(recorder, ("127.0.0.1", 0), clock)
-            server.begin()
-            client = http.client.HTTPConnection(server.url.removeprefix("http://"))
-            headers = {"Metadata": "true", "If-None-Match": "1", "Accept-Encoding": "gzip"}
-            said = []
-            for method, data in (("GET", None), ("POST", body), ("GET", None)):
-                client.request(method, POLL.target, data, headers)
-                answer = client.getresponse()
-                said.append((answer.status, answer.read()))
-            client.close()
-            server.end()
+    answers = (answered(document(), "ETag: 1"), answered(b""), answered(EMPTY))
+    headers = {"Metadata": "true", "If-None-Match": "1", "Accept-Encoding": "gzip"}
+    said = []
+    with recording(tmp_path / "a", *answers) as (recorder, clock):
+        server = recording_proxy(recorder, ("127.0.0.1", 0), clock)
+        server.begin()
+        client = http.client.HTTPConnection(server.url.removeprefix("http://"))
+        for method, data in (("GET", None), ("POST", body), ("GET", None)):
+            client.request(method, POLL.target, data, headers)
+            answer = client.getresponse()
+            said.append((answer.status, answer.read()))
+        client.close()
+        server.end()
     found = list(Recording(tmp_path / "a").exchanges())
 
     assert said == [(200, document()), (200, b""), (200, EMPTY)]

@@ -99,8 +99,11 @@ def run(options: argparse.Namespace) -> int:
         try:
             with suppress(KeyboardInterrupt):
                 _record(options, recorder, clock)
-        finally:
-            recorder.end()
+        except UsageError:
+            # Nothing was recorded, so nothing is left in the way of the next try.
+            Path(options.output).unlink()
+            raise
+        recorder.end()
     _conclude(options.output, recorder)
     return exits.DONE
 
