@@ -111,6 +111,17 @@ def test_what_is_no_recording_is_said_to_be_none(tmp_path, text, said):
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("first", [b"", FIRST.encode()])
+def test_a_gigantic_file_is_not_read_into_memory(tmp_path, first):
+    """A terabyte of nothing is refused after its first piece."""
+    with (tmp_path / "a").open("wb") as file:
+        file.write(first)
+        file.truncate(2**40)
+
+    with pytest.raises(UsageError):
+        Recording(tmp_path / "a")
+
+
 @pytest.mark.parametrize(("path", "said"), [("/no/such/file", "No such file"), ("/", "directory")])
 def test_a_file_that_cannot_be_read(path, said):
     """It is said why."""

@@ -147,6 +147,21 @@ def leaf(
     return parser
 
 
+def alone(
+    subparsers: Subparsers,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    summary: str,
+    lines: Sequence[str],
+) -> argparse.ArgumentParser:
+    """A command that asks no control plane; `run` is handed what was typed."""
+    parser = subparsers.add_parser(
+        name, help=summary, description=sentence(summary), epilog=examples(lines)
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
 def _run(run: Callable[[Session], int], options: argparse.Namespace) -> int:
     return run(Session(options))
 

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from fairnotice.cli import exits
 from fairnotice.cli.instants import length, seconds_in_words
-from fairnotice.cli.parsing import Subparsers, ends_like_ctrl_c, examples, listening, sentence
+from fairnotice.cli.parsing import Subparsers, alone, ends_like_ctrl_c, listening
 from fairnotice.clock import SystemClock
 from fairnotice.errors import UsageError
 from fairnotice.testing.private_names import AZURE_URL, PrivateNames
@@ -38,17 +38,22 @@ LINES = (
 def add(subparsers: Subparsers) -> None:
     """Add the command."""
     summary = "keep what a real endpoint answers in a file"
-    parser = subparsers.add_parser(
-        "record", help=summary, description=sentence(summary), epilog=examples(LINES)
-    )
+    parser = alone(subparsers, "record", run, summary, LINES)
     parser.add_argument("--output", metavar="FILE", required=True, help="where it is kept; new")
     parser.add_argument(
-        "--url", metavar="URL", default=AZURE_URL, help=f"whom to ask ({AZURE_URL})"
+        "--url",
+        # Not the control plane that other commands ask.
+        dest="endpoint",
+        metavar="URL",
+        default=AZURE_URL,
+        help=f"whom to ask ({AZURE_URL})",
     )
     parser.add_argument(
         "--every", type=_seconds, default=EVERY_SECONDS, metavar="SECONDS", help="how often (1)"
     )
-    parser.add_argument("--api-version", default=API_VERSION, metavar="V", help=f"({API_VERSION})")
+    parser.add_argument(
+        "--api-version", default=API_VERSION, metavar="V", help=f"of what ({API_VERSION})"
+    )
     parser.add_argument("--for", type=length, dest="lasting", metavar="1h", help="then end")
     parser.add_argument(
         "--timeout",
@@ -76,13 +81,12 @@ def add(subparsers: Subparsers) -> None:
         metavar="HOST:PORT",
         help="ask nothing: pass on what a client asks here, its POSTs too",
     )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Record until Ctrl-C, or as long as was said."""
     clock = SystemClock()
-    endpoint = Endpoint.of(options.url)
+    endpoint = Endpoint.of(options.endpoint)
     names = PrivateNames(options.replace, anonymise=options.anonymise)
     # However it is ended, the recording is whole.
     ends_like_ctrl_c()
@@ -95,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
             only_changes=options.only_changes,
             seconds_max=options.timeout.total_seconds(),
         )
-        recorder.begin(options.url)
+        recorder.begin(options.endpoint)
         try:
             with suppress(KeyboardInterrupt):
                 _record(options, recorder, clock)
@@ -113,7 +117,7 @@ def _record(options: argparse.Namespace, recorder: Recorder, clock: SystemClock)
     tell = _Telling()
     if options.listen is None:
         asked = polls(options.api_version, instance=options.instance)
-        print(f"recording {options.url} into {options.output}   (Ctrl-C ends it)", flush=True)
+        print(f"recording {options.endpoint} into {options.output}   (Ctrl-C ends it)", flush=True)
         poll(
             recorder,
             asked,
@@ -126,7 +130,7 @@ def _record(options: argparse.Namespace, recorder: Recorder, clock: SystemClock)
     server = recording_proxy(recorder, options.listen, clock, tell)
     server.begin()
     try:
-        where = f"{options.url} for whoever asks {server.url}"
+        where = f"{options.endpoint} for whoever asks {server.url}"
         print(f"recording {where} into {options.output}   (Ctrl-C ends it)", flush=True)
         recorder.stopped.wait(lasting)
     finally:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from fairnotice.cli import exits
 from fairnotice.cli.instants import length, seconds_in_words
-from fairnotice.cli.parsing import Subparsers, ends_like_ctrl_c, examples, listening, sentence
+from fairnotice.cli.parsing import Subparsers, alone, ends_like_ctrl_c, listening
 from fairnotice.testing.replayer import Replay, Told
 
 LISTEN = "127.0.0.1:8169"
@@ -26,10 +26,7 @@ LINES = (
 
 def add(subparsers: Subparsers) -> None:
     """Add the command."""
-    summary = "serve a recording again"
-    parser = subparsers.add_parser(
-        "replay", help=summary, description=sentence(summary), epilog=examples(LINES)
-    )
+    parser = alone(subparsers, "replay", run, "serve a recording again", LINES)
     parser.add_argument("file", metavar="FILE", help="what fairnotice record has written")
     parser.add_argument(
         "--listen",
@@ -47,7 +44,6 @@ def add(subparsers: Subparsers) -> None:
         "--shift", action="store_true", help="show Date and NotBefore in the time of the replay"
     )
     parser.add_argument("--json", action="store_true", help="a line of JSON for each request")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ from fairnotice.errors import UsageError
 FORMAT = 1
 _MARK = "fairnotice_recording"
 # No line that was written here is longer: what is longer is not read into memory.
-_LINE_BYTES_MAX = 64 * 1024 * 1024
+_LINE_BYTES_MAX = 32 * 1024 * 1024
 # The same request is written once and then called by its number; so many are remembered.
 _NUMBERED_MAX = 256
 # Headers that are another in every answer; they alone make no change.
