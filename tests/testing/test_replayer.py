@@ -213,6 +213,11 @@ def test_what_failed_fails_again(tmp_path, name):
             404,
             faults.NO_SUCH_ELEMENT,
         ),
+        (
+            request("GET", f"{POLL.target}&api-version=2020-07-01", OVER),
+            400,
+            faults.DUPLICATE_PARAMETER,
+        ),
         (request("GET", "/", OVER), 404, faults.NOT_FOUND),
         (request("PUT", POLL.target, OVER), 405, faults.method_not_allowed("GET, POST")),
         (request("HEAD", POLL.target, OVER), 405, b""),
@@ -270,6 +275,24 @@ def test_an_instance_document_that_was_recorded_is_served(tmp_path):
                 asked = request("GET", own.target, OVER)
                 assert ask(url, asked).body == b'{"compute":{}}'
             assert ask(url).body == document(1)
+
+
+def test_what_a_client_was_refused_is_not_replayed_to_one_who_asks_rightly(tmp_path):
+    """Of a recorded client only what it read counts; its POSTs name no version that is read."""
+    writer = Writer()
+    wrong = POLL._replace(head=(b"Metadata: yes",))
+    post_only = POLL._replace(method="POST", target=POLL.target.replace("2020-07", "2019-08"))
+    lines = [
+        writer.opening(Opening(ManualClock().wall())),
+        writer.line(Exchange(0.0, 0.0, wrong, answer(faults.METADATA_HEADER, status="400 No"))),
+        writer.line(Exchange(1.0, 0.0, post_only, answer(b""))),
+        writer.line(Exchange(2.0, 0.0, POLL, answer(EMPTY))),
+    ]
+    (tmp_path / "a").write_bytes(b"".join(lines))
+    with Replay(tmp_path / "a") as url:
+        assert ask(url).body == EMPTY
+        other = ask(url, get(OVER, version="2019-08-01"))
+        assert other.body == faults.invalid_version(["2020-07-01"])
 
 
 def test_approvals_are_taken_and_change_nothing(tmp_path):

@@ -4,6 +4,7 @@ For a handful of clients, inside a VM too: the endpoint of `metadata/` serves th
 an extra. What is answered is bytes, so that an answer can be as broken as it was recorded.
 """
 
+import logging
 import socket
 import socketserver
 import threading
@@ -14,13 +15,14 @@ from io import BufferedIOBase
 from typing import NamedTuple
 
 from fairnotice.clock import Clock
-from fairnotice.errors import UsageError
+from fairnotice.errors import FairnoticeError, UsageError
 from fairnotice.metadata.replies import compose, reply
 from fairnotice.metadata.request import Raw
 from fairnotice.testing.recording import Answer, Failure
 from fairnotice.wire import faults
 from fairnotice.wire.document import rfc1123
 
+_LOG = logging.getLogger(__name__)
 _IDLE_SECONDS = 75
 _BODY_BYTES_MAX = 64 * 1024
 _DRAINED_BYTES_MAX = 1024 * 1024
@@ -156,9 +158,6 @@ class AnsweringServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._thread.join()
         self.server_close()
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is nobody's fault; what is ours was answered with a 500."""
-
 
 class _Handler(BaseHTTPRequestHandler):
     """One connection."""
@@ -194,9 +193,12 @@ class _Handler(BaseHTTPRequestHandler):
         raw = Raw(self.command, self.path, headers, not self.close_connection, http)
         try:
             told = self.server.respond(Call(raw, body, str(self.client_address[0])))
-        except Exception:  # the client is told, and the next request is answered again
-            self._send(self._last(500, faults.FAILED))
-            raise
+        except FairnoticeError:
+            # Said where it is waited for; the client is told that it was not its fault.
+            told = self._last(500, faults.FAILED)
+        except Exception:  # noqa: BLE001 - ours; the next request is answered again
+            _LOG.exception("a request was not answered")
+            told = self._last(500, faults.FAILED)
         self._send(told)
 
     def _body(self) -> tuple[bytes, Said | None]:

@@ -23,8 +23,11 @@ from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fairnotice.errors import UsageError
+from fairnotice.wire.versions import SCHEDULED_EVENTS
 
 FORMAT = 1
+# The api-version that is answered without the Metadata header.
+OLDEST = SCHEDULED_EVENTS[0]
 _MARK = "fairnotice_recording"
 # No line that was written here is longer: what is longer is not read into memory.
 _LINE_BYTES_MAX = 32 * 1024 * 1024
@@ -56,6 +59,13 @@ class Asked(NamedTuple):
     target: str
     head: tuple[bytes, ...] = ()
     body: bytes = b""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it reads a document, as a client that knows how to; a POST does not."""
+        said = (line.lower().replace(b" ", b"") for line in self.head)
+        old = key_of(self.target).version == OLDEST
+        return self.method == "GET" and (old or b"metadata:true" in said)
 
 
 class Answer(NamedTuple):
@@ -133,7 +143,7 @@ class Writer:
 
     def line(self, exchange: Exchange) -> bytes:
         """The line of an exchange; none where only changes are kept, and it is none."""
-        asked = exchange.asked._replace(head=())
+        asked = _alike(exchange.asked)
         before = self._last.get(asked)
         if self.only_changes and before is not None and not _differ(before, exchange.answer):
             return b""
@@ -154,6 +164,12 @@ class Writer:
     def end(at: float) -> bytes:
         """The last line: until when it was recorded."""
         return _line({"at": round(at, 4), "end": True})
+
+
+def _alike(asked: Asked) -> Asked:
+    """What makes a request the same as another: of its head, only what is asked for by it."""
+    head = (line for line in asked.head if line.lower().startswith(b"metadata:"))
+    return asked._replace(head=tuple(head))
 
 
 def _line(row: dict[str, Any]) -> bytes:
@@ -204,8 +220,9 @@ def _body_row(body: bytes) -> dict[str, Any]:
 class Recording:
     """A file that was recorded; never more than a line of it is in memory.
 
-    Made, it has been read through once: `answers`, `seconds` and `asked` say what is in it, and
-    `cut_off` that its last line is not whole, as after a loss of power; that line is left out.
+    Made, it has been read through once: `answers`, `seconds` and `asked` (which documents were
+    read) say what is in it, and `cut_off` that its last line is not whole, as after a loss of
+    power; that line is left out.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -218,7 +235,8 @@ class Recording:
             self.opening = self._opening(file)
         for exchange in self.exchanges():
             self.answers += 1
-            self.asked.add(key_of(exchange.asked.target))
+            if exchange.asked.is_read:
+                self.asked.add(key_of(exchange.asked.target))
         if not self.answers:
             raise UsageError(f"{self.path} is a recording in which nothing was answered.")
 

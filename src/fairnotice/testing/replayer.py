@@ -13,7 +13,13 @@ from typing import NamedTuple
 from fairnotice.clock import Clock, SystemClock
 from fairnotice.errors import BadBody, UsageError
 from fairnotice.metadata.replies import Reply, compose, reply
-from fairnotice.metadata.request import METADATA_HEADER, Request, Target, understand
+from fairnotice.metadata.request import (
+    DUPLICATE_PARAMETER,
+    METADATA_HEADER,
+    Request,
+    Target,
+    understand,
+)
 from fairnotice.testing.answering import AnsweringServer, Call, Said, said
 from fairnotice.testing.recording import Answer, Exchange, Key, Recording, key_of
 from fairnotice.wire import faults, start_requests
@@ -26,6 +32,8 @@ _RFC_1123 = rb"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT"
 _INSTANT = re.compile(_RFC_1123)
 _NOT_BEFORE = re.compile(rb'("NotBefore"\s*:\s*")(' + _RFC_1123 + rb')(?=")')
 _OK = 200
+# Wrong whatever was recorded.
+_WRONG_FOR_ALL = (METADATA_HEADER, DUPLICATE_PARAMETER)
 
 
 class Told(NamedTuple):
@@ -63,7 +71,7 @@ class _Tape:
         """Go back to the beginning."""
         self.current.clear()
         self.seen.clear()
-        self._coming = (one for one in self.recording.exchanges() if one.asked.method == "GET")
+        self._coming = self._reads()
         self._take()
 
     def play_to(self, at: float) -> None:
@@ -82,15 +90,12 @@ class _Tape:
         """The answer to this request; before it was first asked for, the first there will be."""
         known = self.current.get(key)
         if known is None and key in self.recording.asked:
-            found = (
-                one
-                for one in self.recording.exchanges()
-                if one.asked.method == "GET" and key_of(one.asked.target) == key
-            )
-            known = next(found, None)
-            if known is not None:
-                self.current[key] = known
+            known = next(one for one in self._reads() if key_of(one.asked.target) == key)
+            self.current[key] = known
         return known
+
+    def _reads(self) -> Iterator[Exchange]:
+        return (one for one in self.recording.exchanges() if one.asked.is_read)
 
     def _pass(self, exchange: Exchange) -> None:
         self.current[key_of(exchange.asked.target)] = exchange
@@ -236,44 +241,36 @@ class Replay:
 
     def _respond(self, call: Call) -> Said:
         request = understand(call.raw)
+        refused = request.early or (request.late if request.late in _WRONG_FOR_ALL else None)
         with self._lock:
             if self._began is None:
                 self._start(self._begin_seconds)
             at = self._where()
-            if request.early is not None or request.late is METADATA_HEADER:
-                answer, told = self._refusal(request), Told(at, call.peer, *call.raw[:2], 0)
-            elif request.post:
-                answer, told = self._approve(call, request, at)
-            else:
-                return self._recorded(call, request, at)
-        self._tell(told._replace(status=answer.status))
-        return self._composed(answer, call, at)
+            told = Told(at, call.peer, call.raw.method, call.raw.target, 0)
+            if refused is not None:
+                return self._composed(refused, call, told)
+            if request.post:
+                return self._composed(*self._approve(call, request, told))
+            return self._recorded(call, request, told)
 
-    def _composed(self, answer: Reply, call: Call, at: float) -> Said:
+    def _composed(self, answer: Reply, call: Call, told: Told) -> Said:
+        """An answer that was not recorded."""
+        self._tell(told._replace(status=answer.status))
         close = not call.raw.keeps_alive
-        data = compose(answer, self._date(at), close=close)
+        data = compose(answer, self._date(told.at), close=close)
         if call.raw.method == "HEAD":
             data = data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
         return Said(data, close=close)
 
-    @staticmethod
-    def _refusal(request: Request) -> Reply:
-        answer = request.early or request.late
-        assert answer is not None
-        return answer
-
-    def _recorded(self, call: Call, request: Request, at: float) -> Said:
+    def _recorded(self, call: Call, request: Request, told: Told) -> Said:
         key = key_of(call.raw.target)
-        told = Told(at, call.peer, *call.raw[:2], 0)
         if not self.pace and request.target is Target.EVENTS and key in self.recording.asked:
             self._step(key)
         found = self._tape.first(key)
         if found is None:
-            refused = self._unknown(request, key)
-            self._tell(told._replace(status=refused.status))
-            return self._composed(refused, call, at)
+            return self._composed(self._unknown(request, key), call, told)
         answer = self._shifted(found.answer)
-        at = at if self.pace else found.at
+        at = told.at if self.pace else found.at
         self._tell(told._replace(at=at, status=answer.status, failure=str(answer.failure)))
         # It came so late in the recording, and comes so late in the replay.
         late = (found.at + found.took - max(at, found.at)) / (self.pace or 1.0)
@@ -299,21 +296,20 @@ class Replay:
         absent = faults.NO_SUCH_ELEMENT if request.target is Target.INSTANCE else faults.NOT_FOUND
         return reply(404, absent)
 
-    def _approve(self, call: Call, request: Request, at: float) -> tuple[Reply, Told]:
+    def _approve(self, call: Call, request: Request, told: Told) -> tuple[Reply, Call, Told]:
         """200 for events that were shown so far; the recording goes on as it was."""
-        told = Told(at, call.peer, *call.raw[:2], 0)
         if request.late is not None:
-            return request.late, told
+            return request.late, call, told
         try:
             ids = start_requests.parse(call.body)
         except BadBody as error:
-            return reply(400, faults.bad_body(str(error))), told._replace(wrong=str(error))
+            return reply(400, faults.bad_body(str(error))), call, told._replace(wrong=str(error))
         unknown = [one for one in ids if one.upper() not in self._tape.seen]
         if unknown:
             wrong = f"EventId not found: {', '.join(unknown)}"
-            return reply(400, faults.event_not_found(unknown)), told._replace(wrong=wrong)
+            return reply(400, faults.event_not_found(unknown)), call, told._replace(wrong=wrong)
         self.approvals += ids
-        return reply(_OK), told._replace(approved=ids)
+        return reply(_OK), call, told._replace(approved=ids)
 
 
 def _pace(speed: float | str) -> float:
