@@ -11,11 +11,9 @@ import socket
 import struct
 import sys
 import urllib.request
-from pathlib import Path
 
 import pytest
 
-from fairnotice.metadata.identity import Door
 from fairnotice.metadata.worker import Limits
 from fairnotice.model import Document
 from tests.engine.story import DB, WEB
@@ -123,32 +121,6 @@ def test_a_unix_socket_that_is_served_is_not_taken_over(tmp_path):
             writer.write(last())
             assert read_answers(await reader.read())[0].status == 200
             writer.close()
-
-    on_sockets(story)
-
-
-def descriptors_count() -> int:
-    """How many files and sockets this process has open."""
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-def test_a_place_that_cannot_be_listened_on_costs_no_descriptor(tmp_path):
-    """Whoever tries again and again runs out of nothing."""
-
-    async def story():
-        async with endpoint() as served:
-            port = served.server.listeners[0].port
-            before = descriptors_count()
-            kept = []
-            for listen in (
-                lambda: served.server.listen("127.0.0.1", port, Door()),
-                lambda: served.server.listen_unix(str(tmp_path / "no" / "db"), "db"),
-            ):
-                with pytest.raises(OSError, match=r"in use|No such") as refused:
-                    listen()
-                # What the traceback holds is not collected behind our back.
-                kept.append(refused)
-            assert descriptors_count() == before
 
     on_sockets(story)
 
