@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -27,7 +28,8 @@ from tests.cli.typed import (
     wait_until,
 )
 
-FORBIDDEN = str(Path(__file__).parent / "forbidden.py")
+HERE = Path(__file__).parent
+FORBIDDEN = str(HERE / "forbidden.py")
 EVENTS = "http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
 WHO = "http://169.254.169.254/metadata/instance/compute/name?api-version=2019-02-01&format=text"
 ASK = ("curl", "-sS", "--max-time", "10", "-H", "Metadata:true")
@@ -122,6 +124,17 @@ def test_a_client_with_the_address_built_in(as_vm, fairnotice):
     assert after["status"] == "Started"
 
 
+def test_the_guide_says_what_happens(service, around):
+    """What is copied from it prints what stands below it."""
+    text = (HERE.parents[1] / "docs" / "guides" / "any-client.md").read_text("utf-8")
+    pairs = re.findall(r"```sh\n(fairnotice as .*?)```.*?```\w*\n(.*?)```", text, re.DOTALL)
+    assert len(pairs) == 2
+    program = f'fairnotice() {{ {" ".join(PROGRAM)} "$@"; }}\n'
+    for line, printed in pairs:
+        done = ran("sh", "-c", program + line, service=service, around=around)
+        assert (done.code, done.out.strip()) == (0, printed.strip())
+
+
 @pytest.mark.parametrize(("vm", "name"), [("web-1", "web-1"), ("batch_3", "batch000003")])
 def test_the_host_name_is_the_vms(as_vm, vm, name):
     """As Azure gives it: to the kernel, in /etc, and to whoever resolves it."""
@@ -169,6 +182,14 @@ def metrics(service):
 
 
 # ---- The command is the process ----
+
+
+def test_what_is_behind_is_the_commands(as_vm, around):
+    """Its own flags, and its own `--`; ours may stand behind the name."""
+    flag = ("--metadata-url", around["FAIRNOTICE_METADATA_URL"])
+    words = ("--url", "x", "--", "--", "-h", "vm")
+    done = as_vm("web-1", *flag, "--", "printf", "%s.", *words)
+    assert (done.out, done.err) == ("--url.x.--.--.-h.vm.", "")
 
 
 @pytest.mark.parametrize(
@@ -231,7 +252,7 @@ def test_it_needs_no_root(service, around):
 @pytest.mark.parametrize(
     ("before", "why"),
     [
-        ((sys.executable, FORBIDDEN), "a seccomp filter forbids it, as containers have one."),
+        ((sys.executable, FORBIDDEN), "a seccomp filter is on, as containers have one (start the"),
         (NONE_LEFT, "user.max_user_namespaces is 0. Allow some (sudo sysctl -w user.max_user_"),
     ],
     ids=["seccomp", "limit"],
@@ -276,7 +297,9 @@ def test_mistakes_are_said_before_anything_is_run(as_vm, tmp_path):
         (as_vm("web-9", *there), 3, "There is no VM web-9. Did you mean web-0 or"),
         (as_vm("web-0", "--", "no-such-command"), 127, "There is no command no-such-command."),
         (as_vm("web-0", "--", str(text)), 126, f"{text} is no program that may be run."),
-        (as_vm("web-0"), 2, "usage: fairnotice as [OPTIONS] NAME -- COMMAND…"),
+        (as_vm("web-0", "echo", "here"), 2, "Write -- and, behind that, the command that is to"),
+        (as_vm("web-0", "--"), 2, "Write -- and, behind that, the command"),
+        (as_vm(*there), 2, "The following arguments are required: NAME."),
         (typed("as", "web-0", *there, url="http://127.0.0.1:1"), 4, "No control plane answers at"),
         (as_vm("--metadata-url", "http://127.0.0.1:1", "web-0", *there), 1, "Nothing serves meta"),
         (as_vm("--metadata-url", "https://localhost", "web-0", *there), 2, "Clients ask 169.254"),

@@ -239,7 +239,7 @@ def test_the_settings_page_says_who_takes_a_flag():
     """As the parsers have it."""
     rows = {line.split("|")[1].strip(): line for line in reference.settings().splitlines()[10:]}
 
-    assert "| `scenario run`, `doctor` |" in rows["`metadata_url`"]
+    assert "| `scenario run`, `as`, `doctor` |" in rows["`metadata_url`"]
     assert "| `up` |" in rows["`store`"]
     assert "| all but " in rows["`url`"]
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from fairnotice.cli import exits, settings
 from fairnotice.cli.exits import CommandFailed
-from fairnotice.cli.parsing import Subparsers, examples, global_options, names
+from fairnotice.cli.parsing import RUNS_ANOTHER, Subparsers, examples, global_options, names
 from fairnotice.cli.session import Session
 
 TIMEOUT_SECONDS = 5.0
@@ -44,7 +44,7 @@ def add(subparsers: Subparsers) -> None:
         usage="fairnotice as [OPTIONS] NAME -- COMMAND…",
     )
     names(parser, "vms", many=False, what="the VM's name")
-    parser.add_argument("typed", nargs="+", metavar="COMMAND", help="what is run, behind --")
+    setattr(parser, RUNS_ANOTHER, True)
     setting = settings.BY_NAME["metadata_url"]
     parser.add_argument(setting.flag, metavar="URL", help=setting.meaning)
     parser.set_defaults(run=lambda options: run(Session(options)))
@@ -64,7 +64,7 @@ def run(session: Session) -> int:
     url = session.remote.url
     guest = Guest(vm["computer_name"], address, metadata, _control(url))
     try:
-        become(guest, session.options.typed, {**session.environ, "FAIRNOTICE_URL": url})
+        become(guest, session.options.behind, {**session.environ, "FAIRNOTICE_URL": url})
     except CannotRun as error:
         raise CommandFailed(str(error), error.code) from error
 

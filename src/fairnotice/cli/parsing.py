@@ -14,6 +14,9 @@ from fairnotice.cli.settings import suggestion
 
 # Which kind of name an argument takes: shell completion offers those there are.
 NAMES_OF = "names_of"
+# Set on the parser of a command that runs another: what is behind -- is in `options.behind`.
+RUNS_ANOTHER = "runs_another"
+BEHIND = "--"
 
 # "invalid choice: 'vmm' (choose from 'vm', 'node')", with or without quotes by version of Python.
 _NO_CHOICE = re.compile(r"invalid choice: '?(?P<typed>[^']*?)'? \(.*choose from (?P<known>.*)\)")
@@ -54,7 +57,16 @@ class Parser(argparse.ArgumentParser):
 
         Left to argparse, the program itself would complain, which does not know the flags.
         """
+        behind: list[str] = []
+        if getattr(self, RUNS_ANOTHER, False) and BEHIND in args:
+            # argparse would take out a second -- too, which is the other command's.
+            place = args.index(BEHIND)
+            args, behind = args[:place], args[place + 1 :]
         found, extra = super().parse_known_args(args, namespace)
+        if getattr(self, RUNS_ANOTHER, False):
+            if not behind:
+                self.error("write -- and, behind that, the command that is to be run")
+            found.behind = behind
         if extra:
             self.error(self._too_much(extra[0]))
         return found, []

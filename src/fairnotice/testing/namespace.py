@@ -135,17 +135,21 @@ def _why(error: OSError) -> str:
     """What stands in the way, and how to get it out of it."""
     if error.errno == errno.ENOSPC:
         return _limit()
-    as_root = "" if os.geteuid() == 0 else ", or run the same as root"
-    for name, forbids, allows in _SWITCHES:
-        if _setting(name) == forbids:
-            return f"{name} is {forbids}. Allow it (sudo sysctl -w {name}={allows}){as_root}."
+    # Several may stand in the way at once; the kernel does not say which of them did.
+    found = [
+        f"{name} is {forbids} (allow it: sudo sysctl -w {name}={allows})"
+        for name, forbids, allows in _SWITCHES
+        if _setting(name) == forbids
+    ]
     if _filtered():
-        return (
-            "a seccomp filter forbids it, as containers have one. Start the container with "
-            f"--cap-add SYS_ADMIN, or with --security-opt seccomp=unconfined{as_root}."
+        advice = "start the container with --cap-add SYS_ADMIN or --security-opt seccomp=unconfined"
+        found.append(f"a seccomp filter is on, as containers have one ({advice})")
+    if not found:
+        found.append(
+            f"{(error.strerror or type(error).__name__).lower()} (it takes user namespaces)"
         )
-    reason = (error.strerror or type(error).__name__).lower()
-    return f"{reason}. Allow user namespaces, or give it CAP_SYS_ADMIN{as_root}."
+    as_root = "" if os.geteuid() == 0 else " Or run the same as root."
+    return f"{'; and '.join(found)}.{as_root}"
 
 
 def _limit() -> str:

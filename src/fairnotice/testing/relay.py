@@ -6,6 +6,7 @@ they were sent.
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import socket
 import struct
@@ -16,6 +17,7 @@ from typing import NamedTuple, NoReturn
 _CHUNK_BYTES = 64 * 1024
 _OPENINGS_MAX = 16
 _STANDARD_ERROR = 2
+_PIDFD_OPEN = 434
 READY = b"!"
 # Closing throws away what was not sent, and tells the other end that the connection broke.
 _BROKEN = struct.pack("ii", 1, 0)
@@ -36,15 +38,27 @@ def start(openings: tuple[Opening, ...]) -> socket.socket:
     become by then. It is nobody's child: a program that waits for its own never meets it.
     """
     here, there = socket.socketpair()
-    # A process that is referred to so is never mistaken for a later one with its number.
-    whom = os.pidfd_open(os.getpid())
+    whom = _reference_to(os.getpid())
     child = os.fork()
     if child == 0:
         _become_relay(there, whom, openings)
     os.close(whom)
     there.close()
-    os.waitpid(child, 0)
+    # Whoever started us may have told the kernel that nobody waits for children.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(child, 0)
     return here
+
+
+def _reference_to(process: int) -> int:
+    """A descriptor that tells when a process ends; never of a later one with its number."""
+    # Not every build of Python has os.pidfd_open; the kernel's number is the same everywhere.
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = int(libc.syscall(_PIDFD_OPEN, process, 0))
+    if descriptor < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return descriptor
 
 
 def _become_relay(channel: socket.socket, whom: int, openings: tuple[Opening, ...]) -> NoReturn:

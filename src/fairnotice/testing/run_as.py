@@ -62,13 +62,11 @@ def become(guest: Guest, command: Sequence[str], environ: Mapping[str, str]) -> 
         if "/" in command[0] and there:
             raise CannotRun(f"{command[0]} is no program that may be run.", NO_PROGRAM)
         raise CannotRun(f"There is no command {command[0]}.", NOT_THERE)
-    openings = _openings(guest)
-    with relay.start(openings) as channel:
-        enter(guest.host_name, [METADATA[0]])
-        listeners = [_listen(opening.inside) for opening in openings]
-        socket.send_fds(channel, [relay.READY], [listener.fileno() for listener in listeners])
-        if channel.recv(1) != relay.READY:
-            raise NoNamespace("The relay out of the network namespace did not start.")
+    try:
+        _move(guest)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise NoNamespace(f"The way out of a network namespace is not there: {reason}.") from error
     sys.stdout.flush()
     # Python ignores it, and the command would, too.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -77,6 +75,17 @@ def become(guest: Guest, command: Sequence[str], environ: Mapping[str, str]) -> 
     except OSError as error:
         sentence = f"{command[0]} cannot be run: {(error.strerror or '').lower()}."
         raise CannotRun(sentence, NO_PROGRAM) from error
+
+
+def _move(guest: Guest) -> None:
+    """Go into a network namespace with the VM's openings, behind which a relay stands outside."""
+    openings = _openings(guest)
+    with relay.start(openings) as channel:
+        enter(guest.host_name, [METADATA[0]])
+        listeners = [_listen(opening.inside) for opening in openings]
+        socket.send_fds(channel, [relay.READY], [listener.fileno() for listener in listeners])
+        if channel.recv(1) != relay.READY:
+            raise NoNamespace("The relay out of the network namespace did not start.")
 
 
 def command_line(guest: Guest, command: Sequence[str]) -> list[str]:
