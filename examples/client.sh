@@ -6,12 +6,12 @@ set -euo pipefail
 here=http://169.254.169.254/metadata
 events="$here/scheduledevents?api-version=2020-07-01"
 
-# An answer that is slow, empty or no JSON is no answer: it asks again a second later.
-ask() { curl -sSf --max-time 10 --noproxy '*' -H Metadata:true "$@"; }
-look() { ask "$events" | jq -e . 2>/dev/null || echo '{"Events":[]}'; }
+ask() { curl -sf --max-time 10 --noproxy '*' -H Metadata:true "$@"; }
+# An answer that is late, empty, an error or no document says nothing: it asks again.
+look() { until ask "$events" | jq -ce 'select(.Events)' 2>/dev/null; do sleep 1; done; }
 mine() { jq -c --arg vm "$vm" '[.Events[] | select(.Resources | index($vm))][0] // empty'; }
 
-vm=$(ask "$here/instance/compute/name?api-version=2021-02-01&format=text")
+until vm=$(ask "$here/instance/compute/name?api-version=2021-02-01&format=text"); do sleep 1; done
 echo "$vm listens"
 until event=$(look | mine) && [ -n "$event" ]; do sleep 1; done
 
@@ -21,8 +21,11 @@ jq -r '"\(.EventType) is \(.EventStatus), not before \(.NotBefore)"' <<<"$event"
 echo "preparing: stop taking work, save what must not be lost"
 
 if [ "$(jq -r .EventStatus <<<"$event")" = Scheduled ]; then
-    ask "$events" -d "{\"StartRequests\":[{\"EventId\":\"$id\"}]}"
-    echo "approved"
+    if ask "$events" -d "{\"StartRequests\":[{\"EventId\":\"$id\"}]}"; then
+        echo "approved"
+    else
+        echo "not approved: it starts at NotBefore"
+    fi
 fi
 while look | jq -e --arg id "$id" '.Events[] | select(.EventId == $id)' >/dev/null; do sleep 1; done
 echo "over: take work again"
