@@ -3,9 +3,9 @@
 import ast
 import os
 import re
+import runpy
 import shlex
 import shutil
-import runpy
 import subprocess
 import sys
 from dataclasses import fields

@@ -37,6 +37,7 @@ GROUPS = {
     "event": Group("fairnotice.cli.event", "events: look, approve, postpone, cancel, watch"),
     "fault": Group("fairnotice.cli.fault", "faults of the endpoint: let it misbehave on purpose"),
     "scenario": Group("fairnotice.cli.scenario", "stories that show and prove what a VM sees"),
+    "conform": Group("fairnotice.cli.conform", "which situations a client survives"),
     "simulate": Group("fairnotice.cli.simulate", "random fleets under the law"),
     "as": Group("fairnotice.cli.as_vm", "run a command as a VM: 169.254.169.254 is its endpoint"),
     "record": Group("fairnotice.cli.record", "keep what a real endpoint answers in a file"),

@@ -17,6 +17,8 @@ from fairnotice.cli.settings import place, suggestion
 NAMES_OF = "names_of"
 # Set on the parser of a command that runs another: what is behind -- is in `options.behind`.
 RUNS_ANOTHER = "runs_another"
+# The option of such a command with which it runs none.
+RUNS_NONE = "runs_none"
 BEHIND = "--"
 # Words that an argument takes, each with its own sentence where it is none of them.
 WORDS = "words"
@@ -67,7 +69,7 @@ class Parser(argparse.ArgumentParser):
             args, behind = args[:place], args[place + 1 :]
         found, extra = super().parse_known_args(args, namespace)
         if getattr(self, RUNS_ANOTHER, False):
-            if not behind:
+            if not behind and not getattr(found, RUNS_NONE, False):
                 self.error("write -- and, behind that, the command that is to be run")
             found.behind = behind
         if extra:

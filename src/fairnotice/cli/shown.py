@@ -43,6 +43,9 @@ STYLES = {
     # VMs
     "stopped": "yellow",
     "deallocated": "dim",
+    # Situations
+    "survived": "green",
+    "not asked": "dim",
 }
 
 

@@ -147,16 +147,17 @@ class Server:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        return self._add(door, _bound(sock, (host, port)))
+        return self.listen_on(door, _bound(sock, (host, port)))
 
     def listen_unix(self, path: str, vm: str) -> Listener:
         """Listen on a unix socket that belongs to one VM; OSError where somebody does already."""
         if _is_left_behind(path):
             Path(path).unlink()
         sock = _bound(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
-        return self._add(Door(vm=vm), sock)
+        return self.listen_on(Door(vm=vm), sock)
 
-    def _add(self, door: Door, sock: socket.socket) -> Listener:
+    def listen_on(self, door: Door, sock: socket.socket) -> Listener:
+        """Listen on a socket that is bound already."""
         listener = Listener(self.worker, door, sock)
         self.listeners.append(listener)
         if self._sweeper is None:

@@ -1,0 +1,236 @@
+"""`fairnotice conform -- COMMAND…`: which situations a client survives."""
+
+import argparse
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from fairnotice.cli import exits
+from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.parsing import RUNS_ANOTHER, RUNS_NONE, Subparsers, examples, from_one
+from fairnotice.words import EventType
+
+if TYPE_CHECKING:
+    from fairnotice.testing.conform import Declared, Report, Result
+
+DESCRIPTION = """Walk a client through situations that every client meets one day, and say which it
+survives: each in a cloud of its own that is made for it, with the client started anew as a VM.
+
+The client is told where its endpoint is by FAIRNOTICE_METADATA_URL (in the place of
+http://169.254.169.254), or by {url} in its command; {vm} is the VM's name. No service is needed.
+It takes minutes for a client that asks once a second; let it ask more often for the test.
+Exit codes: 0 all were survived; 1 some were not; 2 the client cannot be started, or never asks."""
+EXAMPLES = (
+    "fairnotice conform -- python3 examples/client.py --interval 0.2",
+    "fairnotice conform --junit conform.xml -- ./my-agent --endpoint {url}",
+    "fairnotice conform --situation reboot of-another -- ./my-agent    # only these",
+    "fairnotice conform --types Preempt,Terminate -- ./my-agent        # what it acknowledges",
+    "fairnotice conform --namespace -- ./my-agent       # with 169.254.169.254 built in",
+    "fairnotice conform --list",
+)
+# Of what a client printed while it failed.
+SHOWN_LINES = 20
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "conform",
+        description=DESCRIPTION,
+        epilog=examples(EXAMPLES),
+        usage="fairnotice conform [OPTIONS] -- COMMAND…",
+    )
+    setattr(parser, RUNS_ANOTHER, True)
+    _what_it_does(parser.add_argument_group("what the client does"))
+    _what_is_played(parser.add_argument_group("what is played"))
+    _what_is_told(parser.add_argument_group("what is told"))
+    parser.set_defaults(run=run)
+
+
+def _what_it_does(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--poll-seconds", type=_seconds, metavar="S", help="how often it asks (it is measured)"
+    )
+    group.add_argument("--no-acknowledge", action="store_true", help="it only watches")
+    group.add_argument(
+        "--types",
+        type=_types,
+        metavar="TYPE,…",
+        default=frozenset(EventType),
+        help=f"which it acknowledges (all of {', '.join(EventType)})",
+    )
+    group.add_argument(
+        "--once", action="store_true", help="it asks once and ends: run it anew for each poll"
+    )
+    group.add_argument(
+        "--namespace",
+        action="store_true",
+        help="run it where 169.254.169.254 is its endpoint, as `fairnotice as` does (Linux)",
+    )
+    group.add_argument(
+        "--patience",
+        type=_seconds,
+        metavar="N",
+        default=10.0,
+        help="polls in which it has to do what it should (10; at least 5 s)",
+    )
+    group.add_argument(
+        "--stall-seconds",
+        type=_seconds,
+        metavar="S",
+        default=30.0,
+        help="after so long without an answer it has to ask anew (30)",
+    )
+
+
+def _what_is_played(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--situation", nargs="+", action="extend", metavar="NAME", help="only these (all)"
+    )
+    group.add_argument("--jobs", type=from_one, metavar="N", help="side by side (4 for each core)")
+    group.add_argument(
+        "--list", dest=RUNS_NONE, action="store_true", help="show the situations; none is played"
+    )
+
+
+def _what_is_told(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument("--junit", type=Path, metavar="FILE", help="write the report as JUnit XML")
+    group.add_argument("--json", action="store_true", help="the report as JSON, at the end")
+    group.add_argument(
+        "--verbose", action="store_true", help="show what it printed, also where it survived"
+    )
+
+
+# ---- What is typed ----
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 3600:  # noqa: PLR2004 - an hour, in which nobody waits for a poll
+        raise argparse.ArgumentTypeError(f"give more than 0, up to 3600, not {text!r}")
+    return found
+
+
+def _types(text: str) -> frozenset[EventType]:
+    known = {one.lower(): one for one in EventType}
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word.lower() not in known:
+            all_types = ", ".join(EventType)
+            raise argparse.ArgumentTypeError(f"{word!r} is no type of event; there are {all_types}")
+    return frozenset(known[word.lower()] for word in words)
+
+
+# ---- Running ----
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play what was asked for; the exit code."""
+    # Imported when called: the help of a command needs no service.
+    from fairnotice.testing.conform import conform, junit  # noqa: PLC0415
+    from fairnotice.testing.conform.player import chosen_situations  # noqa: PLC0415
+
+    chosen = chosen_situations(options.situation)
+    if getattr(options, RUNS_NONE):
+        return _show_list(options)
+    if options.junit is not None:
+        _must_be_writable(options.junit)
+    # Every fault that is set is logged, which is of no use to whoever asked for it.
+    logging.getLogger("fairnotice.metadata").setLevel(logging.ERROR)
+    with _progress(len(chosen)) as told:
+        report = conform(_declared(options), options.situation, jobs=options.jobs, told=told)
+    if options.junit is not None:
+        options.junit.write_bytes(junit(report))
+    if options.json:
+        print(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
+    else:
+        _show(report, verbose=options.verbose)
+    return exits.DONE if report.survived else exits.REFUSED
+
+
+def _declared(options: argparse.Namespace) -> "Declared":
+    from fairnotice.testing.conform import Declared  # noqa: PLC0415 - as above
+
+    return Declared(
+        command=tuple(options.behind),
+        poll_seconds=options.poll_seconds,
+        acknowledges=not options.no_acknowledge,
+        types=options.types,
+        once=options.once,
+        patience=options.patience,
+        stall_seconds=options.stall_seconds,
+        namespace=options.namespace,
+    )
+
+
+def _must_be_writable(path: Path) -> None:
+    """Said now, and not when all has been played."""
+    try:
+        path.touch()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise CommandFailed(f"{path} cannot be written: {why}.", exits.WRONG_USAGE) from error
+
+
+@contextmanager
+def _progress(count: int) -> "Iterator[Callable[[Result], None]]":
+    """Tell a person how far it is; whoever reads a pipe is told at the end."""
+    from rich.console import Console  # noqa: PLC0415 - as above
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    lock, done, failed = Lock(), 0, 0
+    with console.status(f"0 of {count} situations") as status:
+
+        def told(result: "Result") -> None:
+            nonlocal done, failed
+            with lock:
+                done, failed = done + 1, failed + (result.verdict == "failed")
+                more = f", {failed} failed" if failed else ""
+                status.update(f"{done} of {count} situations{more}")
+
+        yield told
+
+
+# ---- Showing ----
+
+
+def _show_list(options: argparse.Namespace) -> int:
+    from fairnotice.cli import shown  # noqa: PLC0415 - as above
+    from fairnotice.testing.conform.player import chosen_situations  # noqa: PLC0415
+
+    chosen = chosen_situations(options.situation)
+    if options.json:
+        told = ("name", "shows", "right", "source")
+        rows = [{name: getattr(one, name) for name in told} for one in chosen]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+    else:
+        lines = ((one.name, one.shows) for one in chosen)
+        shown.say(shown.table(("SITUATION", "[WHAT HAPPENS]"), lines))
+    return exits.DONE
+
+
+def _show(report: "Report", *, verbose: bool) -> None:
+    from fairnotice.cli import shown  # noqa: PLC0415 - as above
+    from fairnotice.testing.conform import Verdict  # noqa: PLC0415
+
+    rows = ((one.situation, shown.styled(one.verdict), one.why) for one in report.results)
+    shown.say(shown.table(("SITUATION", "VERDICT", "[WHY]"), rows))
+    for one in report.results:
+        if one.output.strip() and (verbose or one.verdict is Verdict.FAILED):
+            lines = one.output.rstrip().splitlines()[-SHOWN_LINES:]
+            shown.say("", shown.title(one.situation, "what it printed"))
+            shown.say(*(f"  {line}" for line in lines))
+    counts = ((report.count(verdict), verdict) for verdict in Verdict)
+    told = ", ".join(f"{count} {verdict}" for count, verdict in counts if count)
+    interval = report.declared.interval_seconds
+    shown.say("", f"{told}; it asks every {interval:.2g} s; {report.seconds:.0f} s.")

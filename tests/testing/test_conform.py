@@ -1,0 +1,182 @@
+"""`conform`: a client that is right survives everything, a broken one fails for its own reason."""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fairnotice.errors import UnknownName, UsageError
+from fairnotice.testing.conform import SITUATIONS, Declared, Verdict, conform
+from fairnotice.words import EventType
+from tests.house import ROOT
+from tests.testing.broken_clients import BROKEN
+
+# Fast, so that these tests are: it asks often, and waits for no answer longer than a second.
+PACE = ("--interval", "0.15", "--timeout", "1")
+CORRECT = Declared(
+    (sys.executable, str(ROOT / "examples" / "client.py"), *PACE),
+    poll_seconds=0.15,
+    stall_seconds=2.0,
+)
+AT_ONCE = 12
+
+# Which situations each is led through, and of those it does not survive a word of the reason.
+OWN_REASONS = {
+    "DiesOnEmptyBody": ("quiet", {"empty-body": "ended (exit code 1) after answers had been 200"}),
+    "AcknowledgesForOthers": ("reboot", {"of-another": "of web-1, which does not name it"}),
+    "TakesPartsOfNames": ("of-another", {"similar-names": "of web-01, which does not name it"}),
+    "Hammers": ("reboot", {"calm": "more than 5 requests a second"}),
+    "SendsNoHeader": ("", {"quiet": "without the header Metadata: true"}),
+    "GivesUpOn410": ("error", {"gone": "It asked only once more within"}),
+    "StopsAtStarted": (
+        "canceled",
+        {"life": 'after its event had become Started, with NotBefore ""'},
+    ),
+    "KnowsOnlyTheFirst": ("reboot", {"next-event": "after a second event was announced"}),
+    "DiesOnNoNotBefore": ("reboot", {"notice-over": "had become Started at its NotBefore"}),
+    "ComparesIncarnations": (
+        "next-event",
+        {"incarnation-reset": "begun again at 1, though it asked"},
+    ),
+    "ReadsStrictly": (
+        "next-event",
+        {"control-characters": "ended (exit code 1) after a Description"},
+    ),
+    "WaitsForEver": ("slow", {"stalled": "longer than 2 s for an answer that did not come"}),
+    "AcknowledgesNothing": ("quiet", {"reboot": "did not acknowledge the Reboot of web-0"}),
+    "AcknowledgesStarted": ("reboot", {"node-failure": "which had started already"}),
+    "AcknowledgesWhatIsGone": (
+        "reboot",
+        {"canceled": "still acknowledged the Freeze, which was gone"},
+    ),
+    "AcknowledgesWhatIsNot": ("quiet", {"reboot": "acknowledged with what was refused"}),
+    "BelievesInItsAcknowledgement": ("reboot", {"no-approvals": "was answered 503"}),
+    "IgnoresRetryAfter": ("error", {"too-many": "s after a 429 with Retry-After: 1"}),
+    "DiesWithoutEndpoint": ("error", {"refused-at-start": "refused since it was started"}),
+    "KeepsOneConnection": ("next-event", {"connection-closed": "closed between two polls"}),
+    "LooksAtTheFirstOnly": (
+        "next-event",
+        {"two-at-once": "after two events for it were announced"},
+    ),
+}
+
+
+def broken(name):
+    """A client that is broken in this way."""
+    path = str(ROOT / "tests" / "testing" / "broken_clients.py")
+    return CORRECT._replace(command=(sys.executable, path, name, *PACE))
+
+
+def failures(report):
+    """The situations that were not survived, and why."""
+    return {one.situation: one.why for one in report.results if one.verdict is Verdict.FAILED}
+
+
+def test_a_client_that_is_right_survives_everything():
+    """examples/client.py, which people copy."""
+    report = conform(CORRECT)
+
+    assert failures(report) == {}
+    assert [one.situation for one in report.results] == list(SITUATIONS)
+    assert report.count(Verdict.SURVIVED) == len(SITUATIONS) >= 40
+
+
+def test_every_broken_client_fails_for_its_own_reason():
+    """Each is led through what it survives, too, so that it is not failed for another."""
+    assert len(OWN_REASONS) >= 12
+    assert {*OWN_REASONS, "EndsAfterTwoPolls"} == set(BROKEN)
+
+    def played(name):
+        survived, failed = OWN_REASONS[name]
+        return failures(conform(broken(name), [*survived.split(), *failed], jobs=2))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = dict(zip(OWN_REASONS, pool.map(played, OWN_REASONS), strict=True))
+    wrong = {
+        name: found[name]
+        for name, (_, reasons) in OWN_REASONS.items()
+        if found[name].keys() != reasons.keys()
+        or not all(word in found[name][situation] for situation, word in reasons.items())
+    }
+    assert wrong == {}
+
+
+def test_no_situation_is_survived_by_whoever_does_nothing():
+    """A client that ends after its second poll fails each of them."""
+    report = conform(broken("EndsAfterTwoPolls"))
+
+    assert failures(report).keys() == SITUATIONS.keys()
+    assert all("Its process ended (exit code 0)" in why for why in failures(report).values())
+
+
+# ---- What is declared ----
+
+
+def test_whoever_only_watches_is_not_asked_to_acknowledge():
+    """And may not do it."""
+    chosen = ["reboot", "canceled"]
+    watching = broken("AcknowledgesNothing")._replace(acknowledges=False)
+
+    survived = conform(watching, chosen)
+    failed = conform(CORRECT._replace(acknowledges=False), chosen)
+
+    assert [one.verdict for one in survived.results] == [Verdict.NOT_ASKED, Verdict.SURVIVED]
+    assert "said only to watch" in failures(failed)["canceled"]
+
+
+def test_a_type_that_is_not_declared_is_not_acknowledged():
+    """A Freeze by whoever handles nothing but Reboot."""
+    report = conform(CORRECT._replace(types=frozenset({EventType.REBOOT})), ["freeze", "reboot"])
+
+    assert failures(report).keys() == {"freeze"}
+    assert "a type that it was said not to acknowledge" in failures(report)["freeze"]
+
+
+def test_how_often_it_asks_is_measured():
+    """Where nobody has said it."""
+    report = conform(CORRECT._replace(poll_seconds=None), ["quiet"])
+
+    assert 0.1 < report.declared.interval_seconds < 0.5
+    assert report.survived
+
+
+ONCE = """
+import sys
+sys.argv[1:1] = []
+sys.path.insert(0, "examples")
+import client
+one = client.Client(sys.argv[1], 1, 5)
+one.poll()
+"""
+
+
+def test_a_client_that_asks_once_is_run_again_and_again():
+    """As cron does; that it ends is no fault."""
+    once = (sys.executable, "-c", ONCE, "{url}")
+    report = conform(CORRECT._replace(command=once, once=True), ["reboot", "error"])
+
+    assert report.survived, failures(report)
+
+
+# ---- What cannot be played ----
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("no-such-client",), "There is no command no-such-client"),
+        ((sys.executable, "-c", "exit('I need a token')"), "ended with exit code 1"),
+        ((), "Say which client"),
+    ],
+)
+def test_a_client_that_never_asks_is_said_once(command, told):
+    """And with what it said."""
+    with pytest.raises(UsageError, match=told) as refused:
+        conform(command)
+    assert ("I need a token" in str(refused.value)) == ("exit code" in told)
+
+
+def test_a_situation_that_is_mistyped_is_said():
+    """With the nearest."""
+    with pytest.raises(UnknownName, match="Did you mean reboot"):
+        conform(CORRECT, ["rebot"])
