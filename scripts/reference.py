@@ -79,7 +79,12 @@ def _flags_by_command() -> dict[str, set[str]]:
     for parser in _parsers(all_commands()):
         if parser._subparsers is None:  # noqa: SLF001 - it has no public way
             name = parser.prog.removeprefix("fairnotice ")
-            found[name] = set(parser._option_string_actions)  # noqa: SLF001 - neither has this
+            # A flag that is kept under another name is another thing: record's --url.
+            found[name] = {
+                flag
+                for flag, action in parser._option_string_actions.items()  # noqa: SLF001 - neither has this
+                if flag == "--" + action.dest.replace("_", "-")
+            }
     return found
 
 

@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from fairnotice.engine.commands import Heard
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.transitions import Cause
 from fairnotice.model import scope_name
+from fairnotice.testing import Cloud
 from fairnotice.testing.stage import Stage
 from fairnotice.words import OperationKind, ScopeKind
 from scripts import diagram, reference
@@ -132,10 +134,15 @@ def test_the_page_is_written_where_the_specification_links_to(tmp_path, monkeypa
 # ---- README ----
 
 
+def readme_block(section: str) -> str:
+    """The Python of this section."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition(f"## {section}\n")[2]
+    return text.partition("```python\n")[2].partition("```")[0]
+
+
 def readme_program() -> tuple[str, list[str]]:
     """The program of "Try the law", and what its comments say that it prints."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    program = text.partition("```python\n")[2].partition("```")[0]
+    program = readme_block("Try the law")
     lines = program.splitlines()
     printed = [
         line.removeprefix("# ")
@@ -151,6 +158,15 @@ def test_the_readme_prints_what_it_says(capsys):
     assert len(promised) == 4
     exec(compile(program, "README.md", "exec"), {})  # noqa: S102 - it is our own page
     assert capsys.readouterr().out.splitlines() == promised
+
+
+def test_the_test_in_the_readme_passes():
+    """With the worker of examples/draining-worker, of which it is an excerpt."""
+    worker = runpy.run_path(str(ROOT / "examples/draining-worker/draining_worker.py"))["Worker"]
+    names = {"Worker": worker}
+    exec(compile(readme_block("Test your client"), "README.md", "exec"), names)  # noqa: S102
+    with Cloud() as cloud:
+        names["test_it_drains_then_gives_the_go_ahead"](cloud)
 
 
 # ---- SPECIFICATION ----

@@ -250,7 +250,8 @@ def test_an_operation_is_listed_shown_and_taken_back(fairnotice):
     first, second = asked["operations"]
     listed = fairnotice("operation", "list").out
     shown = fairnotice("operation", "show", first).out
-    one = fairnotice("operation", "cancel", first)
+    assert fairnotice("operation", "show", first[:8]).code == 2
+    one = fairnotice("operation", "cancel", f"{first[:8]}.0")
     rest = fairnotice("operation", "cancel", asked["id"])
 
     assert first in listed

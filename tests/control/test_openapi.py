@@ -143,6 +143,7 @@ def known_names(served):
         "events": [one["events"][0]["id"] for one in asked],
         "operations": [one["operations"][0] for one in asked],
         "rollouts": [rollout],
+        "faults": [served.post("/v1/faults", {"fault": "slow", "vm": "db"}).json["id"]],
     }
 
 

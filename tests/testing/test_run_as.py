@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 
+from fairnotice.testing import Cloud
 from fairnotice.testing.run_as import Guest, command_line
 from tests.cli.test_as import allowed
 
@@ -138,3 +139,23 @@ def test_what_cannot_be_run_ends_as_a_shell_says():
     line = command_line(GUEST, ["no-such-command"])
     done = subprocess.run(line, check=False, capture_output=True, text=True)  # noqa: S603
     assert (done.returncode, done.stderr) == (127, "There is no command no-such-command.\n")
+
+
+def test_a_cloud_is_the_whole_world_of_a_client_with_the_address_built_in():
+    """Its endpoint, its host name and its control plane, for a test of one's own."""
+    ask = "curl -s -H Metadata:true http://169.254.169.254/metadata/scheduledevents"
+    script = f"hostname; {ask}?api-version=2020-07-01; curl -s $FAIRNOTICE_URL/readyz"
+    with Cloud() as cloud:
+        event = cloud.vm("batch_1").redeploy()
+        done = subprocess.run(  # noqa: S603 - our own line
+            cloud.command_as("batch_1", ["sh", "-c", script]),
+            check=True,
+            capture_output=True,
+            env=cloud.environment("batch_1"),
+            text=True,
+            timeout=LIMIT_SECONDS,
+        )
+        assert done.stdout.startswith("batch000001\n")
+        assert event.id in done.stdout
+        assert '"ready":true' in done.stdout
+        assert cloud.seen_by("batch_1") == [event]

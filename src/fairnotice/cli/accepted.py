@@ -72,7 +72,7 @@ def picture(session: Session, what: str, result: dict[str, Any]) -> None:
         if waiting:
             shown.hint(f"Go ahead now: fairnotice event approve {' '.join(waiting[:HINTED])}")
     elif len(result["operations"]) == 1:
-        name = result["operations"][0][: shown.SHORT]
+        name = shown.short(result["operations"][0])
         shown.hint(f"What becomes of it: fairnotice operation show {name}")
     if result["left"]:
         shown.note(f"Left where they are, for want of a place: {shown.listed(result['left'])}")

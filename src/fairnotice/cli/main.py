@@ -40,6 +40,8 @@ GROUPS = {
     "conform": Group("fairnotice.cli.conform", "which situations a client survives"),
     "simulate": Group("fairnotice.cli.simulate", "random fleets under the law"),
     "as": Group("fairnotice.cli.as_vm", "run a command as a VM: 169.254.169.254 is its endpoint"),
+    "record": Group("fairnotice.cli.record", "keep what a real endpoint answers in a file"),
+    "replay": Group("fairnotice.cli.replay", "serve a recording again"),
     "config": Group("fairnotice.cli.config", "the settings in force, and where each is from"),
     "doctor": Group("fairnotice.cli.doctor", "what is wrong with this installation"),
     "completion": Group("fairnotice.cli.completion", "completion for your shell"),

@@ -9,7 +9,7 @@ from fairnotice.cli import shown
 from fairnotice.cli.parsing import Subparsers, group, leaf, names
 from fairnotice.cli.session import Session
 
-COLUMNS = ("OPERATION", "WHAT", "STATUS", "[VMS]", "NODE", "NOT BEFORE (UTC)", "EVENTS", "ASKED BY")
+COLUMNS = ("OPERATION", "WHAT", "STATUS", "[ON]", "NOT BEFORE (UTC)", "EVENTS")
 IMPACT_COLUMNS = ("VM", "IMPACT", "STATUS", "BEGUN", "ENDED", "[WHY]")
 WHOLE_REQUEST = "its id, or how that begins; the id of a request takes back all that is left of it"
 
@@ -63,12 +63,16 @@ def _row(session: Session, operation: dict[str, Any]) -> tuple[shown.Cell, ...]:
         shown.short(operation["id"]),
         operation["kind"],
         shown.styled(operation["status"]),
-        shown.listed(operation["vms"]),
-        operation["node"],
+        _on(operation),
         shown.not_before(operation, now, waiting=operation["status"] == "Pending"),
-        shown.listed(shown.short(event) for event in operation["events"]),
-        operation["requested_by"],
+        str(len(operation["events"]) or ""),
     )
+
+
+def _on(operation: dict[str, Any]) -> str:
+    """`node-0: web-0, batch_0`, or the VMs alone."""
+    where = f"{operation['node']}: " if operation["node"] else ""
+    return f"{where}{shown.listed(operation['vms']) or 'nobody'}"
 
 
 def _show(session: Session) -> int:
@@ -125,8 +129,8 @@ def events(session: Session, operation: dict[str, Any]) -> None:
 
 def headline(operation: dict[str, Any]) -> Text:
     """`restart of web-0 · Pending`."""
-    vms = shown.listed(operation["vms"]) or operation["node"] or "nobody"
-    return shown.title(f"{operation['kind']} of {vms}", shown.styled(operation["status"]))
+    what = f"{operation['kind']} of {_on(operation)}"
+    return shown.title(what, shown.styled(operation["status"]))
 
 
 # ---- Taking back ----

@@ -3,6 +3,7 @@
 import argparse
 import re
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any, NoReturn, Protocol
 
 from fairnotice.cli import exits
 from fairnotice.cli.session import Session
-from fairnotice.cli.settings import suggestion
+from fairnotice.cli.settings import place, suggestion
 
 # Which kind of name an argument takes: shell completion offers those there are.
 NAMES_OF = "names_of"
@@ -180,6 +181,21 @@ def leaf(
     return parser
 
 
+def alone(
+    subparsers: Subparsers,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    summary: str,
+    lines: Sequence[str],
+) -> argparse.ArgumentParser:
+    """A command that asks no control plane; `run` is handed what was typed."""
+    parser = subparsers.add_parser(
+        name, help=summary, description=sentence(summary), epilog=examples(lines)
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
 def _run(run: Callable[[Session], int], options: argparse.Namespace) -> int:
     return run(Session(options))
 
@@ -224,3 +240,20 @@ def from_zero(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"give a whole number from 0 on, not {text!r}")
     return int(text)
+
+
+def listening(text: str) -> tuple[str, int]:
+    """Where to listen."""
+    found = place(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"give HOST:PORT, as 127.0.0.1:8169, not {text!r}")
+    return found
+
+
+def ends_like_ctrl_c() -> None:
+    """From now on a command that is ended politely ends as with Ctrl-C: with its last words.
+
+    Ctrl-C is set too: what a shell starts in the background has it switched off.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)

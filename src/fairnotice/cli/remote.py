@@ -108,7 +108,7 @@ class Remote:
         if len(begins) >= ID_CHARACTERS:
             return begins
         ids = [str(row["id"]) for row in self.everything(kind)["items"]]
-        found = [one for one in ids if begins and one.lower().startswith(begins.lower())]
+        found = [one for one in ids if _begins(one.lower(), begins.lower())]
         if not found:
             near = _nearest(begins, ids)
             if not near and kind != "events":
@@ -205,6 +205,12 @@ class Remote:
         return Unreachable(
             f"What answers at {self.url} is no control plane; check --url or FAIRNOTICE_URL."
         )
+
+
+def _begins(name: str, begins: str) -> bool:
+    """Whether an id is meant: `5c1e` begins `5c1e…`, and `5c1e.1` is short for `5c1e….1`."""
+    head, point, number = begins.partition(".")
+    return bool(head) and name.startswith(head) and name.endswith(point + number)
 
 
 def _nearest(begins: str, ids: Iterable[str]) -> str:

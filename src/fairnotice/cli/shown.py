@@ -153,8 +153,12 @@ def listed(names: Iterable[str]) -> str:
 
 
 def short(name: str) -> str:
-    """An id as it is typed: its beginning on a terminal, all of it in a pipe."""
-    return name[:SHORT] if terminal().is_terminal else name
+    """An id as it is typed: its beginning on a terminal, all of it in a pipe.
+
+    Operations of one request begin alike, and have a number behind a point.
+    """
+    head, point, number = name.partition(".")
+    return f"{head[:SHORT]}{point}{number}" if terminal().is_terminal else name
 
 
 def when(text: str | None, now: datetime) -> str | None:

@@ -118,7 +118,7 @@ def _twin(event: Event, vm: str, later: timedelta, now: datetime) -> Event:
     freezes = event.type is not EventType.FREEZE
     not_before = event.not_before + later
     return event._replace(
-        id=str(uuid5(_TWINS, event.id)).upper(),
+        id=str(uuid5(_TWINS, f"{event.id} {vm}")).upper(),
         type=EventType.FREEZE if freezes else EventType.REBOOT,
         source=EventSource.PLATFORM,
         status=EventStatus.SCHEDULED if now < not_before else EventStatus.STARTED,

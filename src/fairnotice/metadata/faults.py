@@ -234,13 +234,15 @@ class Faults:
 
     def delay_seconds(self, vm: str) -> float:
         """How late a request of this VM is answered; asked once for each request."""
-        slow, first = self.get(FaultKind.SLOW, vm), self.get(FaultKind.SLOW_FIRST, vm)
-        delays = {fault.kind: fault.seconds or 0.0 for fault in (slow,) if fault is not None}
-        if first is not None and vm not in self._met[first.id]:
-            self._met[first.id].add(vm)
-            delays[first.kind] = first.seconds or 0.0
-        self.spoiled.update(delays.keys())
-        return max(delays.values(), default=0.0)
+        delays = []
+        for kind in (FaultKind.SLOW, FaultKind.SLOW_FIRST):
+            fault = self.get(kind, vm)
+            if fault is None or (kind is FaultKind.SLOW_FIRST and vm in self._met[fault.id]):
+                continue
+            self._met[fault.id].add(vm)
+            self.spoiled[kind] += 1
+            delays.append(fault.seconds or 0.0)
+        return max(delays, default=0.0)
 
     def first_of(self, kinds: tuple[FaultKind, ...], vm: str) -> Fault | None:
         """The first of these kinds that this VM meets."""

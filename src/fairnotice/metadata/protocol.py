@@ -223,7 +223,7 @@ class Connection(asyncio.Protocol):
             self._stand_in(read, caller)
 
     async def _come_late(self, read: Read, caller: Caller, delay_seconds: float) -> None:
-        """Nothing is done for the request, nor said, until then."""
+        """Nothing is said, nor done for the request, until then."""
         await asyncio.sleep(delay_seconds)
         if self._caller_of(read.request) is caller:
             self._stand_in(read, caller)
@@ -235,7 +235,7 @@ class Connection(asyncio.Protocol):
         faults, request = self.worker.faults, read.request
         fault = faults.first_of(STAND_INS, caller.name)
         if fault is None:
-            if self.worker.faults.of_document(caller.name):
+            if faults.of_document(caller.name):
                 # What it is shown may change with time alone: nothing is held.
                 read = read._replace(request=request._replace(wait_seconds=0))
             self._take(read, caller)

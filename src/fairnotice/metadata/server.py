@@ -147,19 +147,13 @@ class Server:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
-        return self.listen_on(door, sock)
+        return self.listen_on(door, _bound(sock, (host, port)))
 
     def listen_unix(self, path: str, vm: str) -> Listener:
         """Listen on a unix socket that belongs to one VM; OSError where somebody does already."""
         if _is_left_behind(path):
             Path(path).unlink()
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.bind(path)
-        except OSError:
-            sock.close()
-            raise
+        sock = _bound(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
         return self.listen_on(Door(vm=vm), sock)
 
     def listen_on(self, door: Door, sock: socket.socket) -> Listener:
@@ -202,3 +196,13 @@ def _take_all_descriptors() -> None:
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _bound(sock: socket.socket, address: tuple[str, int] | str) -> socket.socket:
+    """The socket, bound to this address; closed where that cannot be."""
+    try:
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock

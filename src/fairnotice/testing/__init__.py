@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fairnotice.testing.driver_contract import check_driver
     from fairnotice.testing.live import LiveStage
     from fairnotice.testing.manual_clock import ManualClock
+    from fairnotice.testing.replayer import Replay
     from fairnotice.testing.stage import Stage
     from fairnotice.testing.store_contract import check_store
 
@@ -23,6 +24,7 @@ _WHERE = {
     "ConductedStage": "conducted",
     "LiveStage": "live",
     "ManualClock": "manual_clock",
+    "Replay": "replayer",
     "Stage": "stage",
     "check_driver": "driver_contract",
     "check_store": "store_contract",
@@ -34,6 +36,7 @@ __all__ = [
     "ConductedStage",
     "LiveStage",
     "ManualClock",
+    "Replay",
     "Stage",
     "check_driver",
     "check_store",

@@ -24,7 +24,7 @@ from fairnotice.control.fleet_files import (
     sample_fleet,
     specification,
 )
-from fairnotice.control.running import Place
+from fairnotice.control.running import LOOPBACK, Place
 from fairnotice.control.service import named
 from fairnotice.control.shapes import Accepted
 from fairnotice.drivers.simulated.durations import Durations
@@ -42,6 +42,7 @@ from fairnotice.testing.cloud_handles import (
     CloudVm,
 )
 from fairnotice.testing.manual_clock import ManualClock, must_not_pass_backwards
+from fairnotice.testing.run_as import Guest, command_line
 from fairnotice.testing.stage import profile
 from fairnotice.words import EventStatus
 
@@ -178,9 +179,12 @@ class Cloud:
     @property
     def control_url(self) -> str:
         """Where the control plane of this cloud is, for the command line and the API."""
+        return f"http://{self._control_place()}"
+
+    def _control_place(self) -> Place:
         if self._control is None:
             self._control = self.call(self.core.open_control_plane())
-        return f"http://{self._control}"
+        return self._control
 
     def environment(self, vm: str) -> dict[str, str]:
         """All of this process's environment, and what a client that is this VM needs."""
@@ -191,6 +195,17 @@ class Cloud:
             "NO_PROXY": DIRECT,
             "no_proxy": DIRECT,
         }
+
+    def command_as(self, vm: str, command: Sequence[str]) -> list[str]:
+        """The command line that runs this command as the VM (Linux, docs/guides/any-client.md).
+
+        To it 169.254.169.254 is this cloud's endpoint, and its host name is the VM's.
+
+        subprocess.run(cloud.command_as("web-0", ["their-client"]))
+        """
+        host_name = self.vm(vm).look().computer_name
+        guest = Guest(host_name, LOOPBACK, self.place_for(vm), self._control_place())
+        return command_line(guest, command)
 
     # ---- What VMs are shown, and what they have done ----
 

@@ -22,7 +22,8 @@ def _body(text: str, **more: Sequence[str]) -> bytes:
     return written.encode("utf-8", "backslashreplace")
 
 
-def _invalid_version(newest: Sequence[str]) -> bytes:
+def invalid_version(newest: Sequence[str]) -> bytes:
+    """The 400 for an api-version that is not served; `newest` are those that are."""
     text = (
         "Bad request. api-version is invalid or was not specified in the request. "
         "For more information refer to aka.ms/azureimds"
@@ -34,8 +35,8 @@ def _invalid_version(newest: Sequence[str]) -> bytes:
 
 # Captured (MicrosoftDocs/azure-docs#91624), odd spacing included.
 METADATA_HEADER = b'{ "error": "Bad request: . Required metadata header not specified" }'
-API_VERSION = _invalid_version(versions.NEWEST)
-INSTANCE_API_VERSION = _invalid_version(versions.NEWEST_INSTANCE)
+API_VERSION = invalid_version(versions.NEWEST)
+INSTANCE_API_VERSION = invalid_version(versions.NEWEST_INSTANCE)
 FORWARDED = _body(
     "Bad request. X-Forwarded-For is not allowed: ask from the VM itself, without a proxy"
 )

@@ -1,0 +1,276 @@
+"""Private names, replaced while they are recorded: those that were named, or all there are.
+
+With `anonymise`, what is known to be public is kept and everything else is replaced: the same name
+by the same replacement, so that a client still finds itself among an event's Resources. What
+cannot be read as a document keeps its shape, and of its words only the public ones.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from json.encoder import encode_basestring
+from urllib.parse import quote, unquote
+
+from fairnotice.engine.kinds import KINDS
+from fairnotice.testing.recording import Answer, Asked, Exchange, key_of
+from fairnotice.wire import error_bodies
+from fairnotice.words import EventSource, EventStatus, EventType
+
+AZURE_URL = "http://169.254.169.254"
+_AZURE_ADDRESS = "169.254.169.254"
+_ANY_GUID = "00000000-0000-4000-8000-000000000000"
+_GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+_LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"(?P<colon>\s*:)?', re.DOTALL)
+_WORD = re.compile(r"\w+")
+# What a byte that is no UTF-8 is read as.
+_BYTE = re.compile("[\udc80-\udcff]")
+# In /vm/NAME/metadata/…
+_NAMED = 2
+_INSTANT = re.compile(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT")
+# Azure's own words have no blanks, and are no ids.
+_AZURE_WORD = re.compile(rf"(?!.*{_GUID.pattern})[\w.-]{{0,64}}", re.ASCII)
+# A number that is somebody's is longer.
+_SHORT_NUMBER = re.compile(r"-?\d{1,4}")
+_VERSION = re.compile(r"\d{4}-\d\d-\d\d")
+
+# Elements of the two documents whose values are Azure's own words.
+_PUBLIC_KEYS = frozenset(
+    "EventStatus EventType ResourceType EventSource api-version apiVersions newest-versions "
+    "azEnvironment caching createOption evictionPolicy licenseType location offer osType "
+    "platformFaultDomain platformUpdateDomain platformSubFaultDomain priority provider publisher "
+    "sku storageAccountType version vmSize zone physicalZone".lower().split()
+)
+_EVENT_KEYS = (
+    "DocumentIncarnation Events EventId EventStatus EventType ResourceType Resources NotBefore "
+    "Description EventSource DurationInSeconds StartRequests VirtualMachine error"
+)
+_PUBLIC_WORDS = frozenset({*EventType, *EventStatus, *EventSource, *_EVENT_KEYS.split()})
+_PUBLIC_VALUES = frozenset({"", "true", "false", "VirtualMachine"})
+# Clients tell events apart by these sentences; and what an endpoint says is wrong.
+_SENTENCES = frozenset(kind.description for kind in KINDS.values()) | {
+    json.loads(body)["error"] for body in vars(error_bodies).values() if isinstance(body, bytes)
+}
+_PUBLIC_SEGMENTS = re.compile(
+    "subscriptions|resourcegroups|providers|microsoft\\..*|virtualmachines|virtualmachinescalesets|"
+    "cloudservices|roleinstances|disks|images|galleries|",
+    re.IGNORECASE,
+)
+_PUBLIC_HEADERS = re.compile(
+    "accept|allow|cache-control|connection|content-length|content-type|date|expires|keep-alive|"
+    "last-modified|metadata|pragma|retry-after|transfer-encoding|vary"
+)
+_KINDS = {
+    "name": "vm",
+    "resources": "vm",
+    "vmscalesetname": "scale-set",
+    "resourcegroupname": "group",
+    "computername": "computer",
+}
+
+
+class PrivateNames:
+    """What is private, and what stands for it in the recording."""
+
+    def __init__(self, given: Sequence[tuple[str, str]] = (), *, anonymise: bool = False) -> None:
+        self._given = [(_everywhere(old), new.replace("\\", r"\\")) for old, new in given]
+        self._anonymise = anonymise
+        # By the name in lower case: one that is written in another case is the same.
+        self._found: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is replaced."""
+        return self._anonymise or bool(self._given)
+
+    def url(self, url: str) -> str:
+        """What the recording says of where it was made."""
+        if self._anonymise and url != AZURE_URL:
+            return ""
+        return self._replace_given(url)
+
+    def clean(self, exchange: Exchange) -> Exchange:
+        """The exchange, as it may be shown to anybody."""
+        if not self.active:
+            return exchange
+        asked, answer = exchange.asked, exchange.answer
+        leaf = key_of(asked.target)
+        name = leaf.path.rpartition("/")[2] if leaf.form == "text" else ""
+        # Names are found in the path and in bodies, so these are first.
+        target = self._target(asked.target)
+        body = self._body(asked.body, "")
+        text = b"" if _is_packed(answer) else self._body(answer.body, name)
+        moved = len(text) - len(answer.body)
+        longer = len(body) - len(asked.body)
+        head = tuple(self._header(line, moved) for line in answer.head)
+        sent = tuple(self._header(line, longer) for line in asked.head)
+        return exchange._replace(
+            asked=Asked(asked.method, target, sent, body),
+            answer=answer._replace(head=head, body=text),
+        )
+
+    # ---- Parts ----
+
+    def _replace_given(self, text: str) -> str:
+        for old, new in self._given:
+            text = old.sub(new, text)
+        return text
+
+    def _target(self, target: str) -> str:
+        if self._anonymise:
+            path, mark, query = target.partition("?")
+            segments = path.split("/")
+            if len(segments) > _NAMED and segments[1].lower() == "vm":
+                segments[_NAMED] = self._stand_in("vm", unquote(segments[_NAMED]))
+            elif segments[1:2] != ["metadata"]:
+                segments = [_WORD.sub(_masked, segment) for segment in segments]
+            pairs = (self._pair(pair) for pair in query.split("&"))
+            target = "/".join(segments) + mark + "&".join(pairs)
+        return self._replace_given(target)
+
+    def _pair(self, pair: str) -> str:
+        name, mark, value = pair.partition("=")
+        public = name.lower() in ("api-version", "format") and len(value) < len(_ANY_GUID)
+        return pair if public or not value else name + mark + self._hidden("", value)
+
+    def _header(self, line: bytes, moved: int) -> bytes:
+        name, colon, value = line.partition(b":")
+        low = name.strip().lower().decode("latin-1")
+        if not colon:
+            # The status line; its words are the protocol's.
+            return self._replace_given(line.decode("latin-1")).encode("latin-1", "replace")
+        if low == "content-length" and value.strip().isdigit():
+            # Also of an answer that broke off: what was missing is missing still.
+            return b"%s: %d" % (name, int(value) + moved)
+        text = value.decode("utf-8", "surrogateescape")
+        if self._anonymise and not _PUBLIC_HEADERS.fullmatch(low):
+            text = " " + self._unknown_header(low, text.strip())
+        return name + colon + self._replace_given(text).encode("utf-8", "surrogateescape")
+
+    def _unknown_header(self, name: str, value: str) -> str:
+        if value.startswith(("IMDS", "Microsoft-IIS")) or value == _AZURE_ADDRESS:
+            return value
+        if name == "etag":
+            return f'"{self._stand_in("etag", value)}"'
+        if _GUID.fullmatch(value):
+            # Another in every answer: to remember each would fill the memory in a few days.
+            return _ANY_GUID
+        return self._masked(value)
+
+    def _body(self, body: bytes, leaf: str) -> bytes:
+        text = body.decode("utf-8", "surrogateescape")
+        if self._anonymise:
+            text = self._anonymous(text, leaf)
+        return self._replace_given(text).encode("utf-8", "surrogateescape")
+
+    # ---- All that is private ----
+
+    def _anonymous(self, text: str, leaf: str) -> str:
+        try:
+            document = json.loads(text, object_pairs_hook=_Pairs, strict=False)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, list):
+            return self._hidden(leaf, text) if leaf else self._masked(text)
+        # In the order of the document, which is that of its texts.
+        stand_ins = [self._hidden(key, value) for key, value in _values(document)]
+        return _LITERAL.sub(_literal(iter(stand_ins)), text)
+
+    def _masked(self, text: str) -> str:
+        """The text with the public words in it, what stands for names, and an x for the rest."""
+        names = sorted(self._found, key=len, reverse=True)
+        known = "|".join(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])" for name in names)
+        either = re.compile(rf"(?P<name>{known or '(?!)'})|\w+", re.IGNORECASE)
+
+        def replaced(found: re.Match[str]) -> str:
+            stand_in = self._found.get((found["name"] or "").lower())
+            return stand_in or _masked(found)
+
+        # A byte that is no UTF-8 stays one.
+        return _BYTE.sub("\udcff", either.sub(replaced, text))
+
+    def _hidden(self, key: str, value: str) -> str:
+        """What stands for the value of an element."""
+        public = value in _PUBLIC_VALUES or value in _SENTENCES or _INSTANT.fullmatch(value)
+        if public or (key.lower() in _PUBLIC_KEYS and _AZURE_WORD.fullmatch(value)):
+            return value
+        if _SHORT_NUMBER.fullmatch(value) or _VERSION.fullmatch(value):
+            return value
+        if value.lower().startswith("/subscriptions/"):
+            return "/".join(map(self._segment, value.split("/")))
+        if key.lower() == "resources" and value.startswith("_"):
+            # The oldest api-version puts it before every name.
+            return "_" + self._stand_in("vm", value[1:])
+        return self._stand_in(_KINDS.get(key.lower(), "text"), value)
+
+    def _segment(self, segment: str) -> str:
+        public = _PUBLIC_SEGMENTS.fullmatch(segment)
+        return segment if public else self._stand_in("text", segment)
+
+    def _stand_in(self, kind: str, name: str) -> str:
+        """What stands for this name; the same one for the same name."""
+        known = self._found.get(name.lower())
+        if known is not None:
+            return known
+        if _GUID.fullmatch(name):
+            made = f"00000000-0000-4000-8000-{self._count('guid'):012}"
+        elif _ADDRESS.fullmatch(name):
+            number = self._count("address")
+            made = f"10.0.{number // 256 % 256}.{number % 256}"
+        else:
+            made = f"{kind}-{self._count(kind)}"
+        self._found[name.lower()] = made
+        return made
+
+    def _count(self, kind: str) -> int:
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        return self._counts[kind]
+
+
+def _everywhere(old: str) -> re.Pattern[str]:
+    """A name in any case, also as JSON and as addresses write it."""
+    forms = dict.fromkeys((old, json.dumps(old)[1:-1], encode_basestring(old)[1:-1], quote(old)))
+    return re.compile("|".join(map(re.escape, forms)), re.IGNORECASE)
+
+
+class _Pairs(list[tuple[str, object]]):
+    """An object of a document, also one in which a name is there twice."""
+
+
+def _values(node: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text of a document, with the name of the element it is of."""
+    if isinstance(node, str):
+        yield key, node
+    elif isinstance(node, _Pairs):
+        # A tag's name is a name, and no VM's.
+        tag = {name for name, _ in node} == {"name", "value"}
+        for name, item in node:
+            yield from _values(item, "" if tag else name)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _values(item, key)
+
+
+def _literal(stand_ins: Iterator[str]) -> Callable[[re.Match[str]], str]:
+    """Replaces the texts of a document one after another; the names of elements stay."""
+
+    def replaced(found: re.Match[str]) -> str:
+        if found["colon"] is not None:
+            return found[0]
+        stand_in = next(stand_ins)
+        same = json.loads(found[0], strict=False) == stand_in
+        return found[0] if same else encode_basestring(stand_in)
+
+    return replaced
+
+
+def _masked(found: re.Match[str]) -> str:
+    """A word that is not public: only how long it is remains."""
+    word = found[0]
+    return word if word in _PUBLIC_WORDS else "x" * len(word)
+
+
+def _is_packed(answer: Answer) -> bool:
+    """Whether a body is compressed, so that nobody sees the names in it."""
+    return (answer.header("content-encoding") or b"identity").lower() != b"identity"
