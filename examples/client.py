@@ -79,7 +79,7 @@ class Client:
         if not body:
             # Seen on Azure where nothing is announced. What was known stays known.
             return self.known
-        # Not strict: descriptions with raw control characters have been seen, too.
+        # Not strict: a Description is free text, and may hold raw control characters.
         events = json.loads(body, strict=False)["Events"]
         return {event["EventId"]: event for event in events if self.is_mine(event)}
 

@@ -25,9 +25,9 @@ OWN_REASONS = {
     "DiesOnEmptyBody": ("quiet", {"empty-body": "ended (exit code 1) after answers had been 200"}),
     "AcknowledgesForOthers": ("reboot", {"of-another": "of web-1, which does not name it"}),
     "TakesPartsOfNames": ("of-another", {"similar-names": "of web-01, which does not name it"}),
-    "Hammers": ("reboot", {"calm": "more than 5 requests a second"}),
+    "Hammers": ("", {"calm": "more than 5 requests a second"}),
     "SendsNoHeader": ("", {"quiet": "without the header Metadata: true"}),
-    "GivesUpOn410": ("error", {"gone": "It asked only once more within"}),
+    "GivesUpOn410": ("error", {"gone": "s after every answer had been 410. Ask again"}),
     "StopsAtStarted": (
         "canceled",
         {"life": 'after its event had become Started, with NotBefore ""'},
@@ -135,9 +135,11 @@ def test_a_type_that_is_not_declared_is_not_acknowledged():
 def test_how_often_it_asks_is_measured():
     """Where nobody has said it."""
     report = conform(CORRECT._replace(poll_seconds=None), ["quiet"])
+    hammered = conform(broken("Hammers")._replace(poll_seconds=None), ["calm"])
 
     assert 0.1 < report.declared.interval_seconds < 0.5
     assert report.survived
+    assert "more than 5 requests a second" in failures(hammered)["calm"]
 
 
 ONCE = """

@@ -1,5 +1,6 @@
 """What the author of a client says of it: how it is started, and what it does at all."""
 
+import sys
 from typing import NamedTuple
 
 from fairnotice.errors import UsageError
@@ -38,6 +39,10 @@ class Declared(NamedTuple):
     stall_seconds: float = 30.0
     # Run it where 169.254.169.254 is its endpoint (Linux).
     namespace: bool = False
+    # Nobody has said how often it asks, so that it is so often is no excuse.
+    measured: bool = False
+    # How long it took from its start to its first request, when it was looked whether it asks.
+    start_seconds: float = 0.0
 
     @property
     def interval_seconds(self) -> float:
@@ -57,7 +62,9 @@ class Declared(NamedTuple):
 
     @property
     def requests_per_second_max(self) -> float:
-        """How often it may ask: as Azure lets it, or as was declared where that is more."""
+        """How often it may ask: as Azure lets it, or twice as was declared where that is more."""
+        if self.measured:
+            return REQUESTS_PER_SECOND
         return max(REQUESTS_PER_SECOND, 2.0 / self.interval_seconds)
 
     @property
@@ -71,6 +78,8 @@ class Declared(NamedTuple):
         """The same; UsageError where it cannot mean anything."""
         if not self.command:
             raise UsageError("Say which client: fairnotice conform -- COMMAND…")
+        if self.namespace and sys.platform != "linux":
+            raise UsageError("--namespace needs Linux: other systems have no network namespaces.")
         for name in ("poll_seconds", "patience", "stall_seconds"):
             value = getattr(self, name)
             if value is not None and not 0 < value <= SECONDS_MAX:

@@ -21,6 +21,8 @@ JOBS_PER_CORE = 4
 # How often it asks is seen from so many requests; an interval longer than this must be declared.
 MEASURED_REQUESTS = 4
 MEASURING_SECONDS = 90.0
+# Whoever asks more often than so is measured no further.
+HAMMERING_PER_SECOND = 1_000
 # Of what a client printed, shown where it never asked.
 SHOWN_LINES = 10
 # Where a client is run anew for each poll, and nobody has said how often.
@@ -115,11 +117,13 @@ def measured(declared: Declared, interrupted: Event) -> Declared:
         scene.endpoint.open()
         scene.client.start()
         watch, client = scene.watch, scene.client
+        began_at = watch.clock.monotonic()
         watch.wait(lambda: watch.asked > 0 or client.exit_code is not None, START_SECONDS)
         if not watch.asked:
             raise UsageError(_never_asked(scene))
+        started = trial._replace(start_seconds=watch.clock.monotonic() - began_at)
         if guessed is not None:
-            return trial
+            return started
         watch.wait(
             lambda: len(watch.intervals()) >= MEASURED_REQUESTS - 1 or client.exit_code is not None,
             MEASURING_SECONDS,
@@ -130,7 +134,8 @@ def measured(declared: Declared, interrupted: Event) -> Declared:
             f"It asked once and not again within {MEASURING_SECONDS:.0f} s. Say how often it asks "
             "with --poll-seconds, or that it asks once and ends with --once."
         )
-    return declared._replace(poll_seconds=max(median(intervals), 0.001))
+    shortest = 1 / HAMMERING_PER_SECOND
+    return started._replace(poll_seconds=max(median(intervals), shortest), measured=True)
 
 
 def _never_asked(scene: Scene) -> str:

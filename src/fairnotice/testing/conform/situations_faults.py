@@ -149,21 +149,21 @@ SPOILED = (
         "answers had been no JSON",
         "Answers are 200 with bytes that are no JSON.",
         AGAIN,
-        ERRORS,
+        "what somebody in between may answer",
     ),
     (
         FaultKind.CUT_OFF,
         "connections had been closed in the middle of the answer",
         "The connection is closed in the middle of the answer.",
         AGAIN,
-        "seen on Azure in 2024 as an early end of file",
+        "clients in use ask again at an early end of file",
     ),
     (
         FaultKind.DROPPED,
         "connections had been closed without an answer",
         "The connection is closed without a byte of an answer.",
         AGAIN,
-        "seen on Azure in 2024 as an early end of file",
+        "clients in use ask again at an early end of file",
     ),
     (
         FaultKind.NOT_FOUND,
@@ -212,7 +212,7 @@ SITUATIONS = (
         "control-characters",
         "A Description holds raw control characters, which JSON forbids.",
         "Read leniently (in Python strict=False), or take bytes below 0x20 out before reading.",
-        "seen in descriptions of events",
+        "a Description is free text; no capture of it is known",
         _control_characters,
     ),
     Situation(

@@ -137,3 +137,11 @@ class Watch:
                 first += 1
             most = max(most, place - first + 1)
         return most
+
+    def burst(self, per_second: float) -> float:
+        """How far it was ahead of whoever asks so often and no more, in requests."""
+        ahead = most = before = 0.0
+        for one in list(self.seen):
+            ahead = max(0.0, ahead - (one.at - before) * per_second) + 1
+            before, most = one.at, max(most, ahead)
+        return most
