@@ -10,11 +10,11 @@
     │   └── JournalMoved        the journal holds what this process does not know of
     ├── cli.exits.CommandFailed  what was typed was not done; carries the exit code
     │   └── cli.remote.Unreachable  no control plane answers
-    ├── testing.namespace.NoNamespace  this system lets the caller make no network namespace
+    ├── testing.as_vm.namespace.NoNamespace  this system lets the caller make no network namespace
     └── UsageError            the caller's fault: what was given cannot mean anything
         ├── UnknownName         a name that nobody has
         ├── NewerDatabase       a database that a later fairnotice has written
-        ├── testing.run_as.CannotRun  a command that is not there, or is no program
+        ├── testing.as_vm.run_as.CannotRun  a command that is not there, or is no program
         └── BadBody             what a client sent is not what the wire asks for
 
 A command that the law forbids is no exception: `decide` returns a Refusal for it.

@@ -16,7 +16,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from fairnotice.testing import namespace
+from fairnotice.testing.as_vm import namespace
 from tests.cli.typed import (
     PATIENCE_SECONDS,
     PROGRAM,

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from fairnotice.cli import main
-from fairnotice.testing.recording import Recording
+from fairnotice.testing.recordings.recording import Recording
 from tests.cli.typed import PATIENCE_SECONDS, environment, typed
 from tests.testing.taped import EMPTY, ID, POLL, answer, answering, document, http, taped
 

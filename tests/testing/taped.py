@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fairnotice.testing.manual_clock import DEFAULT_START, ManualClock
-from fairnotice.testing.recorder import Endpoint, Recorder, polls
-from fairnotice.testing.recording import Answer, Asked, Exchange, Opening, Writer
+from fairnotice.testing.recordings.recorder import Endpoint, Recorder, polls
+from fairnotice.testing.recordings.recording import Answer, Asked, Exchange, Opening, Writer
 
 (POLL,) = polls("2020-07-01", instance=False)
 PATIENCE_SECONDS = 20

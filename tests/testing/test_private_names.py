@@ -8,8 +8,8 @@ import pytest
 
 from fairnotice.engine.kinds import LIVE_MIGRATION
 from fairnotice.model import Node, Scope, Vm
-from fairnotice.testing.private_names import PrivateNames
-from fairnotice.testing.recording import Answer, Asked, Failure, Recording
+from fairnotice.testing.recordings.private_names import PrivateNames
+from fairnotice.testing.recordings.recording import Answer, Asked, Failure, Recording
 from fairnotice.wire.instance import facts_of, tree
 from fairnotice.words import ScopeKind
 from tests.testing.taped import ID, POLL, answer, answering, document, http, recorded

@@ -13,8 +13,8 @@ from fairnotice.clock import SystemClock
 from fairnotice.errors import Unavailable, UsageError
 from fairnotice.testing import Replay
 from fairnotice.testing.manual_clock import ManualClock
-from fairnotice.testing.recorder import Endpoint, Recorder, poll, polls, recording_proxy
-from fairnotice.testing.recording import Answer, Failure, Recording
+from fairnotice.testing.recordings.recorder import Endpoint, Recorder, poll, polls, recording_proxy
+from fairnotice.testing.recordings.recording import Answer, Failure, Recording
 from tests.metadata.sockets import endpoint, on_sockets
 from tests.testing.taped import EMPTY, ID, POLL, answering, document, recorded
 from tests.testing.taped import http as answered

@@ -7,7 +7,14 @@ import pytest
 
 from fairnotice.errors import UsageError
 from fairnotice.testing.manual_clock import DEFAULT_START
-from fairnotice.testing.recording import Answer, Exchange, Failure, Opening, Recording, Writer
+from fairnotice.testing.recordings.recording import (
+    Answer,
+    Exchange,
+    Failure,
+    Opening,
+    Recording,
+    Writer,
+)
 from tests.testing.taped import EMPTY, POLL, answer, document, taped
 
 STARTED = DEFAULT_START.isoformat()

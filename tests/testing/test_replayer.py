@@ -10,8 +10,8 @@ import pytest
 
 from fairnotice.errors import UsageError
 from fairnotice.testing import ManualClock, Replay
-from fairnotice.testing.recorder import polls
-from fairnotice.testing.recording import Answer, Exchange, Failure, Opening, Writer
+from fairnotice.testing.recordings.recorder import polls
+from fairnotice.testing.recordings.recording import Answer, Exchange, Failure, Opening, Writer
 from fairnotice.wire import error_bodies
 from tests.metadata.wireless import get, post, read_answers, request, start_requests
 from tests.testing.taped import (

@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from fairnotice.testing import Cloud
-from fairnotice.testing.run_as import Guest, command_line
+from fairnotice.testing.as_vm.run_as import Guest, command_line
 from tests.cli.test_as import allowed
 
 GUEST = Guest("web-0", "127.69.0.10", ("127.0.0.1", 0))

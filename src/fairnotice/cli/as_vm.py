@@ -55,7 +55,7 @@ def run(session: Session) -> int:
     if sys.platform != "linux":
         raise CommandFailed("as needs Linux: other systems have no network namespaces.")
     # Imported when called: other systems have not all that it is made of.
-    from fairnotice.testing.run_as import CannotRun, Guest, become  # noqa: PLC0415
+    from fairnotice.testing.as_vm.run_as import CannotRun, Guest, become  # noqa: PLC0415
 
     vm = session.remote.get("v1", "vms", session.options.name)
     metadata = _metadata(settings.metadata_url(session.settings))

@@ -11,15 +11,15 @@ from fairnotice.cli.instants import length, seconds_in_words
 from fairnotice.cli.parsing import Subparsers, alone, ends_like_ctrl_c, listening
 from fairnotice.clock import SystemClock
 from fairnotice.errors import UsageError
-from fairnotice.testing.private_names import AZURE_URL, PrivateNames
-from fairnotice.testing.recorder import (
+from fairnotice.testing.recordings.private_names import AZURE_URL, PrivateNames
+from fairnotice.testing.recordings.recorder import (
     Endpoint,
     Recorder,
     poll,
     polls,
     recording_proxy,
 )
-from fairnotice.testing.recording import Exchange
+from fairnotice.testing.recordings.recording import Exchange
 
 API_VERSION = "2020-07-01"
 EVERY_SECONDS = 1.0

@@ -10,7 +10,7 @@ from contextlib import suppress
 from fairnotice.cli import exits
 from fairnotice.cli.instants import length, seconds_in_words
 from fairnotice.cli.parsing import Subparsers, alone, ends_like_ctrl_c, listening
-from fairnotice.testing.replayer import Replay, Told
+from fairnotice.testing.recordings.replayer import Replay, Told
 
 LISTEN = "127.0.0.1:8169"
 # How often it looks whether the recording is over.

@@ -9,22 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fairnotice.testing.cloud import Cloud, CloudRefused
+    from fairnotice.testing.clouds.cloud import Cloud, CloudRefused
     from fairnotice.testing.conducted import ConductedStage
     from fairnotice.testing.driver_contract import check_driver
     from fairnotice.testing.live import LiveStage
     from fairnotice.testing.manual_clock import ManualClock
-    from fairnotice.testing.replayer import Replay
+    from fairnotice.testing.recordings.replayer import Replay
     from fairnotice.testing.stage import Stage
     from fairnotice.testing.store_contract import check_store
 
 _WHERE = {
-    "Cloud": "cloud",
-    "CloudRefused": "cloud",
+    "Cloud": "clouds.cloud",
+    "CloudRefused": "clouds.cloud",
     "ConductedStage": "conducted",
     "LiveStage": "live",
     "ManualClock": "manual_clock",
-    "Replay": "replayer",
+    "Replay": "recordings.replayer",
     "Stage": "stage",
     "check_driver": "driver_contract",
     "check_store": "store_contract",

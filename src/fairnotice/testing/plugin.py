@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from fairnotice.testing.cloud import Cloud
+    from fairnotice.testing.clouds.cloud import Cloud
 
 MARKER = """\
 fairnotice(fleet=None, timing="azure", start=None, listening=True, ...): what the cloud of this test
@@ -39,7 +39,7 @@ def fairnotice_cloud(
     fairnotice_cloud.advance(minutes=15)
     """
     try:
-        from fairnotice.testing.cloud import Cloud  # noqa: PLC0415 - nothing until a test asks
+        from fairnotice.testing.clouds.cloud import Cloud  # noqa: PLC0415 - nothing until a test asks
     except ModuleNotFoundError as error:
         missing = f"fairnotice_cloud needs {error.name}: pip install 'fairnotice[server]'"
         raise pytest.UsageError(missing) from error

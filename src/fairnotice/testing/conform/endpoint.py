@@ -7,7 +7,7 @@ import socket
 from fairnotice.control.running import LOOPBACK
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.server import Server
-from fairnotice.testing.cloud import Cloud
+from fairnotice.testing.clouds.cloud import Cloud
 
 # How often, and how far apart, a port is asked for that was ours a moment ago.
 BIND_TRIES = 200

@@ -119,7 +119,7 @@ def _started_with(declared: Declared, guest: Guest) -> tuple[list[str], dict[str
         environment["FAIRNOTICE_METADATA_URL"] = url
         return _filled_in(declared.command, url, guest.vm), environment
     # Imported when called: other systems have not all that it is made of.
-    from fairnotice.testing import run_as  # noqa: PLC0415
+    from fairnotice.testing.as_vm import run_as  # noqa: PLC0415
 
     inside = run_as.Guest(guest.host_name, host, guest.place)
     words = _filled_in(declared.command, run_as.METADATA_URL, guest.vm)

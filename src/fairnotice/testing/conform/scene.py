@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Self
 
 from fairnotice.metadata.faults import FaultKind
-from fairnotice.testing.cloud import Cloud
-from fairnotice.testing.cloud_handles import CloudEvent, CloudNode
+from fairnotice.testing.clouds.cloud import Cloud
+from fairnotice.testing.clouds.handles import CloudEvent, CloudNode
 from fairnotice.testing.conform.declared import BURST, Declared
 from fairnotice.testing.conform.endpoint import Endpoint
 from fairnotice.testing.conform.process import ClientProcess, Guest

@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import partial
 
 from fairnotice.metadata.faults import FaultKind
-from fairnotice.testing.cloud_handles import CloudEvent
+from fairnotice.testing.clouds.handles import CloudEvent
 from fairnotice.testing.conform.scene import Scene
 from fairnotice.testing.conform.situation import Situation
 from fairnotice.words import EventType

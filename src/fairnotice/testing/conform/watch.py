@@ -9,7 +9,7 @@ from fairnotice.clock import SystemClock
 from fairnotice.errors import Unavailable
 from fairnotice.metadata.faults import FaultKind
 from fairnotice.metadata.request import METADATA_HEADER, Request, Target
-from fairnotice.testing.cloud import Cloud
+from fairnotice.testing.clouds.cloud import Cloud
 
 READ = (200, 304)
 

@@ -18,9 +18,9 @@ from ipaddress import ip_address
 from typing import NamedTuple, NoReturn
 
 from fairnotice.errors import FairnoticeError, UsageError
-from fairnotice.testing import relay
-from fairnotice.testing.namespace import NoNamespace, enter
-from fairnotice.testing.relay import Opening
+from fairnotice.testing.as_vm import relay
+from fairnotice.testing.as_vm.namespace import NoNamespace, enter
+from fairnotice.testing.as_vm.relay import Opening
 
 METADATA = ("169.254.169.254", 80)
 METADATA_URL = f"http://{METADATA[0]}"

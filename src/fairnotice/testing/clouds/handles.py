@@ -16,7 +16,7 @@ from fairnotice.model import Requester
 from fairnotice.words import EventStatus, EventType, Power, Risk, Role, RolloutStatus
 
 if TYPE_CHECKING:
-    from fairnotice.testing.cloud import Cloud
+    from fairnotice.testing.clouds.cloud import Cloud
 
 # Who asks, where a test does.
 TEST = Who(Requester("test", Role.OPERATOR))

@@ -20,8 +20,8 @@ from fairnotice.metadata.request import (
     Target,
     understand,
 )
-from fairnotice.testing.answering import AnsweringServer, Call, Said, said
-from fairnotice.testing.recording import Answer, Exchange, Key, Recording, key_of
+from fairnotice.testing.recordings.answering import AnsweringServer, Call, Said, said
+from fairnotice.testing.recordings.recording import Answer, Exchange, Key, Recording, key_of
 from fairnotice.wire import error_bodies, start_requests
 from fairnotice.wire.document import rfc1123
 

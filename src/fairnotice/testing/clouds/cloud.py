@@ -32,9 +32,10 @@ from fairnotice.engine import AZURE, Decision, Fleet, Refusal, Timing
 from fairnotice.engine.commands import Command, Heard, ReportServed
 from fairnotice.metadata.faults import Fault, FaultKind
 from fairnotice.metadata.rate import Rate
-from fairnotice.testing.backstage import Backstage, backstage
-from fairnotice.testing.cloud_core import Approval, Asked, CloudCore
-from fairnotice.testing.cloud_handles import (
+from fairnotice.testing.as_vm.run_as import Guest, command_line
+from fairnotice.testing.clouds.backstage import Backstage, backstage
+from fairnotice.testing.clouds.core import Approval, Asked, CloudCore
+from fairnotice.testing.clouds.handles import (
     CloudEvent,
     CloudNode,
     CloudRollout,
@@ -42,7 +43,6 @@ from fairnotice.testing.cloud_handles import (
     CloudVm,
 )
 from fairnotice.testing.manual_clock import ManualClock, must_not_pass_backwards
-from fairnotice.testing.run_as import Guest, command_line
 from fairnotice.testing.stage import profile
 from fairnotice.words import EventStatus
 

@@ -10,9 +10,23 @@ from urllib.parse import quote, urlsplit
 from fairnotice import __version__
 from fairnotice.clock import Clock
 from fairnotice.errors import Unavailable, UsageError
-from fairnotice.testing.answering import AnsweringServer, Call, Said, is_chunked, said, unchunked
-from fairnotice.testing.private_names import PrivateNames
-from fairnotice.testing.recording import Answer, Asked, Exchange, Failure, Opening, Writer
+from fairnotice.testing.recordings.answering import (
+    AnsweringServer,
+    Call,
+    Said,
+    is_chunked,
+    said,
+    unchunked,
+)
+from fairnotice.testing.recordings.private_names import PrivateNames
+from fairnotice.testing.recordings.recording import (
+    Answer,
+    Asked,
+    Exchange,
+    Failure,
+    Opening,
+    Writer,
+)
 
 PATH = "/metadata/scheduledevents"
 INSTANCE_PATH = "/metadata/instance"

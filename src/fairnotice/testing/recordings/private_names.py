@@ -12,7 +12,7 @@ from json.encoder import encode_basestring
 from urllib.parse import quote, unquote
 
 from fairnotice.engine.kinds import KINDS
-from fairnotice.testing.recording import Answer, Asked, Exchange, key_of
+from fairnotice.testing.recordings.recording import Answer, Asked, Exchange, key_of
 from fairnotice.wire import error_bodies
 from fairnotice.words import EventSource, EventStatus, EventType
 

@@ -18,7 +18,7 @@ from fairnotice.clock import Clock
 from fairnotice.errors import FairnoticeError, UsageError
 from fairnotice.metadata.replies import compose, reply
 from fairnotice.metadata.request import Raw
-from fairnotice.testing.recording import Answer, Failure
+from fairnotice.testing.recordings.recording import Answer, Failure
 from fairnotice.wire import error_bodies
 from fairnotice.wire.document import rfc1123
 

@@ -1,0 +1,1 @@
+"""A command that becomes a VM's, in a network of its own."""

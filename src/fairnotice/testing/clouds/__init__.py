@@ -1,0 +1,1 @@
+"""A whole service for one test, in its own process."""
