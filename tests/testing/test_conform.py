@@ -132,6 +132,17 @@ def test_a_type_that_is_not_declared_is_not_acknowledged():
     assert "a type that it was said not to acknowledge" in failures(report)["freeze"]
 
 
+def test_whoever_acknowledges_only_the_end_of_a_vm_is_asked_for_no_more():
+    """A Preempt or a Terminate comes once; what comes again it leaves alone."""
+    only = broken("AcknowledgesNothing")._replace(types=frozenset({EventType.PREEMPT}))
+    report = conform(only, ["preempt", "reboot", "life", "canceled"])
+
+    found = {one.situation: one.verdict for one in report.results}
+    assert found["life"] is Verdict.NOT_ASKED
+    assert (found["reboot"], found["canceled"]) == (Verdict.SURVIVED, Verdict.SURVIVED)
+    assert "did not acknowledge the Preempt of spot_0" in failures(report)["preempt"]
+
+
 def test_how_often_it_asks_is_measured():
     """Where nobody has said it."""
     report = conform(CORRECT._replace(poll_seconds=None), ["quiet"])
