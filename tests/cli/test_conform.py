@@ -13,8 +13,8 @@ from tests.cli.test_as import allowed
 from tests.cli.typed import Terminal, typed, wait_until
 from tests.house import ROOT
 
-FAST = ("--poll-seconds", "0.15", "--stall-seconds", "2")
-PACE = ("--interval", "0.15", "--timeout", "1")
+FAST = ("--poll-seconds", "0.15", "--stall-seconds", "4")
+PACE = ("--interval", "0.15", "--timeout", "2")
 CORRECT = ("--", sys.executable, str(ROOT / "examples" / "client.py"), *PACE)
 BROKEN = ("--", sys.executable, str(ROOT / "tests" / "testing" / "broken_clients.py"))
 FOR_OTHERS = (*BROKEN, "AcknowledgesForOthers", *PACE)
