@@ -19,11 +19,14 @@
 
 A command that the law forbids is no exception: `decide` returns a Refusal for it.
 
-Two stand outside the tree, because nobody is meant to catch them as fairnotice's:
+These stand outside the tree, because nobody is meant to catch them as fairnotice's:
 
     Exception
-    └── engine.refusal.Refused     carries that Refusal up to `decide`, and never leaves it
+    ├── engine.refusal.Refused     carries that Refusal up to `decide`, and never leaves it
+    └── testing.conform.watch.Interrupted  nobody wants to know any more; never leaves `conform`
     AssertionError
+    ├── testing.cloud.CloudRefused  a test has asked for what the law forbids
+    ├── testing.conform.scene.NotSurvived  a client fell; never leaves `conform`
     └── testing.witness.LawBroken  a test has failed: what is tested broke the law
 """
 

@@ -13,8 +13,8 @@ from tests.cli.test_as import allowed
 from tests.cli.typed import Terminal, typed, wait_until
 from tests.house import ROOT
 
-FAST = ("--poll-seconds", "0.15", "--stall-seconds", "2")
-PACE = ("--interval", "0.15", "--timeout", "1")
+FAST = ("--poll-seconds", "0.15", "--stall-seconds", "4")
+PACE = ("--interval", "0.15", "--timeout", "2")
 CORRECT = ("--", sys.executable, str(ROOT / "examples" / "client.py"), *PACE)
 BROKEN = ("--", sys.executable, str(ROOT / "tests" / "testing" / "broken_clients.py"))
 FOR_OTHERS = (*BROKEN, "AcknowledgesForOthers", *PACE)
@@ -116,10 +116,21 @@ def test_ctrl_c_leaves_no_client_behind(tmp_path):
 )
 def test_a_client_with_the_address_built_in():
     """It finds its endpoint at 169.254.169.254, and need not be told."""
-    words = (*FAST, "--namespace", "--situation", "reboot", "in-a-scale-set", *CORRECT)
+    chosen = ("--situation", "quiet", "in-a-scale-set")
+    words = (*FAST, "--namespace", "--verbose", *chosen, *CORRECT)
     ended = typed("conform", *words, "--url", "http://169.254.169.254")
 
     assert ended.code == 0, ended.out
+    assert "in-a-scale-set  ·  what it printed\n  preparing for Reboot" in ended.out
+
+
+def test_a_person_sees_how_far_it_is():
+    """And verdicts in their colours."""
+    terminal = Terminal("conform", *FAST, "--situation", "quiet", *CORRECT)
+
+    terminal.wait_for("1 of 1 situations")
+    assert terminal.end() == 0
+    assert "\x1b[32msurvived" in terminal.raw
 
 
 def test_junit_holds_whatever_a_client_prints():

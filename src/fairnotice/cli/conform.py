@@ -22,10 +22,10 @@ survives: each in a cloud of its own that is made for it, with the client starte
 
 The client is told where its endpoint is by FAIRNOTICE_METADATA_URL (in the place of
 http://169.254.169.254), or by {url} in its command; {vm} is the VM's name. No service is needed.
-It takes minutes for a client that asks once a second; let it ask more often for the test.
+It takes about a minute for a client that asks once a second. The client really does what it does.
 Exit codes: 0 all were survived; 1 some were not; 2 the client cannot be started, or never asks."""
 EXAMPLES = (
-    "fairnotice conform -- python3 examples/client.py --interval 0.2",
+    "fairnotice conform -- ./my-agent",
     "fairnotice conform --junit conform.xml -- ./my-agent --endpoint {url}",
     "fairnotice conform --situation reboot of-another -- ./my-agent    # only these",
     "fairnotice conform --types Preempt,Terminate -- ./my-agent        # what it acknowledges",

@@ -58,7 +58,7 @@ class Declared(NamedTuple):
     @property
     def late_seconds(self) -> float:
         """How late an answer is that is late, and yet not too late."""
-        return min(5.0, self.stall_seconds / 2)
+        return min(5.0, self.stall_seconds / 4)
 
     @property
     def requests_per_second_max(self) -> float:

@@ -28,6 +28,7 @@ SHOWN_LINES = 10
 # Where a client is run anew for each poll, and nobody has said how often.
 ONCE_SECONDS = 1.0
 ONLY_WATCHES = "It was said only to watch."
+NONE_OF_THESE = "It was said to acknowledge neither Reboot, Redeploy nor Freeze."
 
 Told = Callable[[Result], None]
 
@@ -82,6 +83,8 @@ def play(situation: Situation, declared: Declared, interrupted: Event, told: Tol
     """Let the client meet this situation."""
     if situation.acknowledging and not declared.acknowledges:
         result = Result(situation.name, Verdict.NOT_ASKED, ONLY_WATCHES)
+    elif situation.usual and declared.usual_type is None:
+        result = Result(situation.name, Verdict.NOT_ASKED, NONE_OF_THESE)
     else:
         result = _played(situation, declared, interrupted)
     told(result)

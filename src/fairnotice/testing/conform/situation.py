@@ -19,6 +19,8 @@ class Situation(NamedTuple):
     play: Callable[[Scene], None]
     # It is about acknowledging and nothing else: a client that only watches is not asked.
     acknowledging: bool = False
+    # And its events are of a type that comes again: whoever acknowledges none of them is not asked.
+    usual: bool = False
     vm: str = "web-0"
     # The sample fleet where it is left out.
     fleet: str | None = None

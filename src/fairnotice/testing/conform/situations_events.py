@@ -244,6 +244,7 @@ SITUATIONS = (
         "Approving",
         _life,
         acknowledging=True,
+        usual=True,
     ),
     Situation(
         "next-event",
@@ -252,6 +253,7 @@ SITUATIONS = (
         DOCUMENT,
         _next_event,
         acknowledging=True,
+        usual=True,
     ),
     Situation(
         "two-at-once",
@@ -268,6 +270,7 @@ SITUATIONS = (
         DOCUMENT,
         _during_another,
         acknowledging=True,
+        usual=True,
     ),
     Situation(
         "waits-for-others",

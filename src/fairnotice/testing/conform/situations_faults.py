@@ -207,6 +207,7 @@ SITUATIONS = (
         ERRORS,
         _no_approvals,
         acknowledging=True,
+        usual=True,
     ),
     Situation(
         "control-characters",

@@ -44,7 +44,7 @@ class Report(NamedTuple):
         """For programs."""
         return {
             "command": list(self.declared.command),
-            "poll_seconds": self.declared.poll_seconds,
+            "poll_seconds": round(self.declared.interval_seconds, 3),
             "seconds": round(self.seconds, 3),
             "survived": self.count(Verdict.SURVIVED),
             "failed": self.count(Verdict.FAILED),
