@@ -10,7 +10,7 @@ import pytest
 from fairnotice.control import serving as serving_module
 from fairnotice.control.serving import Serving
 from fairnotice.engine import document
-from fairnotice.engine.changes import EventSeen, ScopeHeard
+from fairnotice.engine.changes import EventApproved, EventSeen, ScopeHeard
 from fairnotice.engine.commands import ApplyFleet
 from fairnotice.errors import Unavailable
 from fairnotice.stores.memory import MemoryStore
@@ -211,6 +211,22 @@ def test_an_approval_is_durable_before_it_is_answered():
             told = {type(line.change) for line in store.changes_after(0, 10_000)}
             assert EventSeen not in told
             assert ScopeHeard not in told
+
+    asyncio.run(story())
+
+
+def test_whoever_approves_has_looked_and_that_is_recorded_first():
+    """Nobody is shown an event that somebody approved and nobody has seen."""
+
+    async def story():
+        async with serving_fleet() as (conductor, serving, readers, _):
+            decision = await conductor.submit(restart("one", "db"))
+            (event,) = decision.answer.events
+            readers.poll("db")
+            assert await serving.approve("db", (event,)) == ()
+            assert [one.vm for one in conductor.fleet.events[event].seen] == ["db"]
+            told = [type(line.change) for line in await conductor.history(f"event:{event}")]
+            assert told.index(EventSeen) < told.index(EventApproved)
 
     asyncio.run(story())
 

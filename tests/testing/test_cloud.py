@@ -221,11 +221,14 @@ def test_what_the_law_forbids_fails_the_test_with_its_rule(cloud):
 
 def test_names_that_nobody_has_are_answered_with_the_nearest(cloud):
     """Typing mistakes are found where they are made."""
+    event = cloud.vm("web-0").restart()
+    assert repr(event) == f"<Reboot of web-0, Scheduled, {event.id}>"
     for mistake in (
         lambda: cloud.vm("web-O"),
         lambda: cloud.url_for("web-O"),
         lambda: cloud.seen_by("web-O"),
         lambda: cloud.listen("web-O"),
+        lambda: event.approve(by="web-O"),
     ):
         with pytest.raises(UnknownName, match="web-0"):
             mistake()
@@ -270,21 +273,22 @@ def test_the_endpoint_misbehaves_when_the_test_wants_it_to(cloud):
         with pytest.raises(URLError, match="500"):
             get(url)
         assert get(cloud.url_for("web-1"))[0]["Events"] == []
-        assert cloud.set_fault("dropped", vm="web-0") == "dropped@web-0"
+        dropped = cloud.fault("dropped", vm="web-0")
         with pytest.raises((URLError, ConnectionError)):
             get(url)
-        cloud.clear_faults("dropped@web-0")
+        dropped.clear()
+        dropped.clear()
         with pytest.raises(URLError, match="500"):
             get(url)
     get(url)
     assert [asked.status for asked in cloud.requests] == [500, 200, 0, 500, 200]
     with pytest.raises(UnknownName, match="Did you mean slow"):
-        cloud.set_fault("slo")
+        cloud.fault("slo")
 
 
 def test_faults_of_the_document_go_by_the_clouds_clock(cloud):
     """Short notice is short on the clock that the test moves."""
-    cloud.set_fault("short-notice", seconds=60)
+    cloud.fault("short-notice", seconds=60)
     event = cloud.vm("web-0").restart()
     url = cloud.url_for("web-0")
     cloud.advance(minutes=13, seconds=59)

@@ -76,7 +76,8 @@ class Serving:
     async def approve(self, vm: str, events: tuple[str, ...]) -> tuple[str, ...]:
         """Approve these events for a VM, durably; those its scope never saw, and then none."""
         command = Approve(events=events, by=Requester(vm, Role.VM))
-        decision = await self._submit(command)
+        # Whoever approves has looked: that is told first, and goes into the same commit.
+        _, decision = await asyncio.gather(self._report_quietly(), self._submit(command))
         if isinstance(decision, Refusal):
             return unknown_events(self._conductor.fleet, command, self._conductor.now())
         return ()
@@ -110,16 +111,22 @@ class Serving:
 
     async def reporting(self) -> None:
         """Hand on what is gathered, every second, for as long as this process leads."""
-        while True:
+        leads = True
+        while leads:
             await self._clock.sleep(REPORT_EVERY_SECONDS)
-            try:
-                await self.report()
-            except LeadLost:
-                return
-            except Unavailable as error:
-                log.debug("what was served cannot be recorded now: %s", error)
-            except Exception:
-                log.exception("what was served could not be recorded")
+            leads = await self._report_quietly()
+
+    async def _report_quietly(self) -> bool:
+        """Report, and say so where it cannot be; False where this process leads no more."""
+        try:
+            await self.report()
+        except LeadLost:
+            return False
+        except Unavailable as error:
+            log.debug("what was served cannot be recorded now: %s", error)
+        except Exception:
+            log.exception("what was served could not be recorded")
+        return True
 
 
 def served_report(

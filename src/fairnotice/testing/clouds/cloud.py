@@ -8,9 +8,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from threading import Event as Signal
 from types import TracebackType
@@ -37,6 +35,7 @@ from fairnotice.testing.clouds.backstage import Backstage, backstage
 from fairnotice.testing.clouds.core import Approval, Asked, CloudCore
 from fairnotice.testing.clouds.handles import (
     CloudEvent,
+    CloudFault,
     CloudNode,
     CloudRollout,
     CloudScaleSet,
@@ -259,41 +258,27 @@ class Cloud:
 
     # ---- Faults ----
 
-    def set_fault(
+    def fault(
         self,
         kind: FaultKind | str,
         *,
         vm: str | None = None,
         seconds: float | None = None,
         for_seconds: float | None = None,
-    ) -> str:
-        """Let the endpoint misbehave, towards this VM or all (docs/guides/faults.md); its id.
+    ) -> CloudFault:
+        """Let the endpoint misbehave from now on, towards this VM or all (docs/guides/faults.md).
+
+        with cloud.fault("empty-body", vm="web-0"):     # off again after the block
+            client.poll_once()
 
         `for_seconds` are of real time, since it is the endpoint that misbehaves.
         """
         fault = Fault(_fault_kind(kind), vm, seconds, for_seconds)
-        return self.inside(lambda: self.core.worker.faults.set(fault)).fault.id
+        return CloudFault(self, self.inside(lambda: self.core.worker.faults.set(fault)).fault.id)
 
-    def clear_faults(self, *ids: str) -> None:
-        """Let it behave again: these faults, or all, are off."""
-        faults = self.core.worker.faults
-        for name in ids:
-            self.inside(partial(faults.clear, name))
-        if not ids:
-            self.inside(faults.clear_all)
-
-    @contextmanager
-    def fault(self, kind: FaultKind | str, **how: Any) -> Iterator[None]:  # noqa: ANN401
-        """A fault that is on inside of the block; how it is set is as for `set_fault`.
-
-        with cloud.fault("empty-body", vm="web-0"):
-            client.poll_once()
-        """
-        name = self.set_fault(kind, **how)
-        try:
-            yield
-        finally:
-            self.clear_faults(name)
+    def clear_faults(self) -> None:
+        """Let it behave again: every fault is off."""
+        self.inside(self.core.worker.faults.clear_all)
 
     # ---- Time ----
 

@@ -5,7 +5,7 @@ A handle knows a name and looks at the cloud each time it is asked, so it never 
 
 from collections.abc import Coroutine, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from fairnotice.control import shapes
 from fairnotice.control.service import NODE_IMPACTS, Result, Who
@@ -51,6 +51,10 @@ class CloudEvent(Handle):
         """The EventId, as the document has it."""
         return self.name
 
+    def __repr__(self) -> str:
+        shown = self.look()
+        return f"<{shown.type} of {', '.join(shown.resources)}, {shown.status}, {self.name}>"
+
     def look(self) -> shapes.Event:
         """All that the control plane shows of it now; errors.UnknownName where there is none."""
         return self._cloud.call(self._cloud.service.event(self.name))
@@ -95,7 +99,8 @@ class CloudEvent(Handle):
         if by is None:
             self._cloud.done(self._cloud.service.approve(self.name, TEST))
         else:
-            self._cloud.submit(Approve(events=(self.name,), by=Requester(by, Role.VM)))
+            vm = self._cloud.vm(by).name
+            self._cloud.submit(Approve(events=(self.name,), by=Requester(vm, Role.VM)))
 
     def cancel(self) -> None:
         """Take its operation back."""
@@ -105,6 +110,23 @@ class CloudEvent(Handle):
         """Give more notice."""
         body = shapes.Postpone(not_before=not_before)
         self._cloud.done(self._cloud.service.postpone(self.name, TEST, body))
+
+
+class CloudFault(Handle):
+    """A fault that is on; `name` is its id. Used with `with`, it is off after the block."""
+
+    def clear(self) -> None:
+        """Switch it off. A second time does nothing."""
+        faults = self._cloud.core.worker.faults
+        on = self._cloud.inside(lambda: {one.fault.id for one in faults})
+        if self.name in on:
+            self._cloud.inside(lambda: faults.clear(self.name))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
 
 class CloudVm(Handle):

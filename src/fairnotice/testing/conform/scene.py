@@ -72,7 +72,7 @@ class Scene:
 
     def set_fault(self, kind: FaultKind, seconds: float | None = None) -> None:
         """Let its endpoint misbehave towards it."""
-        self.cloud.set_fault(kind, vm=self.vm, seconds=seconds)
+        self.cloud.fault(kind, vm=self.vm, seconds=seconds)
 
     def clear_faults(self) -> None:
         """Let its endpoint behave again."""
