@@ -6,6 +6,7 @@ python broken_clients.py NAME --interval 0.1 --timeout 1
 import http.client
 import importlib.util
 import json
+import socket
 import sys
 import urllib.error
 import urllib.parse
@@ -117,6 +118,13 @@ class AcknowledgesStarted(Client):
         super().take(shown)
 
 
+class AcknowledgesAgain(Client):
+    def take(self, shown):
+        super().take(shown)
+        if shown:
+            self.approve(sorted(shown))
+
+
 class AcknowledgesWhatIsGone(Client):
     def take(self, shown):
         super().take(shown)
@@ -145,6 +153,24 @@ class DiesWithoutEndpoint(Client):
         if isinstance(getattr(error, "reason", None), ConnectionRefusedError):
             sys.exit("refused")
         return super().pause_after(error)
+
+
+class DiesOnErrors(Client):
+    def pause_after(self, error):
+        if getattr(error, "code", 0) >= http.client.INTERNAL_SERVER_ERROR:
+            sys.exit("an error")
+        return super().pause_after(error)
+
+
+class TakesItsHostName(Client):
+    def __init__(self, url, interval, timeout):
+        super().__init__(url, interval, timeout)
+        self.name = socket.gethostname()
+
+
+class AsksAnOldVersion(Client):
+    def ask(self, path, body=None):
+        return super().ask(path.replace("2020-07-01", "2017-08-01"), body)
 
 
 class KeepsOneConnection(Client):

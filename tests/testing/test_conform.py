@@ -19,7 +19,8 @@ CORRECT = Declared(
     poll_seconds=0.15,
     stall_seconds=4.0,
 )
-AT_ONCE = 12
+# Nearly all of them only wait.
+AT_ONCE, SIDE_BY_SIDE = 16, 20
 
 # Which situations each is led through, and of those it does not survive a word of the reason.
 OWN_REASONS = {
@@ -46,6 +47,7 @@ OWN_REASONS = {
     "WaitsForEver": ("slow", {"stalled": "longer than 4 s for an answer that did not come"}),
     "AcknowledgesNothing": ("quiet", {"reboot": "did not acknowledge the Reboot of web-0"}),
     "AcknowledgesStarted": ("reboot", {"node-failure": "which had started already"}),
+    "AcknowledgesAgain": ("reboot", {"life": "the Reboot, which had started already"}),
     "AcknowledgesWhatIsGone": (
         "reboot",
         {"canceled": "still acknowledged the Freeze, which was gone"},
@@ -54,6 +56,12 @@ OWN_REASONS = {
     "BelievesInItsAcknowledgement": ("reboot", {"no-approvals": "was answered 503"}),
     "IgnoresRetryAfter": ("error", {"too-many": "s after a 429 with Retry-After: 1"}),
     "DiesWithoutEndpoint": ("error", {"refused-at-start": "refused since it was started"}),
+    "DiesOnErrors": (
+        "reboot",
+        {"missed-notice": "ended (exit code 1) after every answer had been 500"},
+    ),
+    "TakesItsHostName": ("quiet", {"preempt": "did not read its name, spot_0, from /metadata"}),
+    "AsksAnOldVersion": ("reboot", {"preempt": "2017-08-01, which does not show a Preempt. Ackn"}),
     "KeepsOneConnection": ("next-event", {"connection-closed": "closed between two polls"}),
     "LooksAtTheFirstOnly": (
         "next-event",
@@ -65,7 +73,9 @@ OWN_REASONS = {
 def broken(name):
     """A client that is broken in this way."""
     path = str(ROOT / "tests" / "testing" / "broken_clients.py")
-    return CORRECT._replace(command=(sys.executable, path, name, *PACE))
+    command = (sys.executable, path, name, *PACE)
+    # What it does not do need not be waited for as long as what it does late.
+    return CORRECT._replace(command=command, patience_seconds_min=2.5)
 
 
 def failures(report):
@@ -75,7 +85,7 @@ def failures(report):
 
 def test_a_client_that_is_right_survives_everything():
     """examples/client.py, which people copy."""
-    report = conform(CORRECT)
+    report = conform(CORRECT, jobs=SIDE_BY_SIDE)
 
     assert failures(report) == {}
     assert [one.situation for one in report.results] == list(SITUATIONS)
@@ -104,7 +114,7 @@ def test_every_broken_client_fails_for_its_own_reason():
 
 def test_no_situation_is_survived_by_whoever_does_nothing():
     """A client that ends after its second poll fails each of them."""
-    report = conform(broken("EndsAfterTwoPolls"))
+    report = conform(broken("EndsAfterTwoPolls"), jobs=SIDE_BY_SIDE)
 
     assert failures(report).keys() == SITUATIONS.keys()
     assert all("Its process ended (exit code 0)" in why for why in failures(report).values())
@@ -188,6 +198,7 @@ def test_a_client_that_never_asks_is_said_once(command, told):
     with pytest.raises(UsageError, match=told) as refused:
         conform(command)
     assert ("I need a token" in str(refused.value)) == ("exit code" in told)
+    assert ("asked the real 169.254.169.254" in str(refused.value)) == ("exit code" in told)
 
 
 def test_a_situation_that_is_mistyped_is_said():

@@ -9,7 +9,7 @@ from fairnotice.words import EventType
 # Types that can be announced to any VM, again and again; Preempt and Terminate are its end.
 USUAL_TYPES = (EventType.REBOOT, EventType.REDEPLOY, EventType.FREEZE)
 
-# However short its interval: a machine may be busy.
+# A machine may be busy.
 PATIENCE_SECONDS_MIN = 5.0
 # Azure's limit: so many a second from one VM, after a burst.
 REQUESTS_PER_SECOND = 5.0
@@ -35,6 +35,8 @@ class Declared(NamedTuple):
     once: bool = False
     # What it should do within so many of its intervals it has done, or it does not do it.
     patience: float = 10.0
+    # But not less, however short its interval.
+    patience_seconds_min: float = PATIENCE_SECONDS_MIN
     # After so long without an answer it should have asked anew.
     stall_seconds: float = 30.0
     # Run it where 169.254.169.254 is its endpoint (Linux).
@@ -53,7 +55,7 @@ class Declared(NamedTuple):
     @property
     def patience_seconds(self) -> float:
         """How long to wait for what it should do."""
-        return max(self.patience * self.interval_seconds, PATIENCE_SECONDS_MIN)
+        return max(self.patience * self.interval_seconds, self.patience_seconds_min)
 
     @property
     def late_seconds(self) -> float:

@@ -28,6 +28,10 @@ SHOWN_LINES = 10
 # Where a client is run anew for each poll, and nobody has said how often.
 ONCE_SECONDS = 1.0
 ONLY_WATCHES = "It was said only to watch."
+ASKED_ELSEWHERE = (
+    " With the address built in it may have asked the real 169.254.169.254, and approved what that "
+    "announced: use --namespace."
+)
 NONE_OF_THESE = "It was said to acknowledge neither Reboot, Redeploy nor Freeze."
 
 Told = Callable[[Result], None]
@@ -146,8 +150,9 @@ def _never_asked(scene: Scene) -> str:
     code = scene.client.exit_code
     ended = f", and ended with exit code {code}" if code is not None else ""
     told = "\n".join(scene.client.output.splitlines()[-SHOWN_LINES:])
+    elsewhere = "" if scene.declared.namespace else ASKED_ELSEWHERE
     return (
         f"The client never asked{ended}. It is told where by "
-        "FAIRNOTICE_METADATA_URL, or {url} in its command; with the address built in, "
-        f"use --namespace.{f' It said:{chr(10)}{told}' if told else ''}"
+        f"FAIRNOTICE_METADATA_URL, or {{url}} in its command.{elsewhere}"
+        f"{f' It said:{chr(10)}{told}' if told else ''}"
     )

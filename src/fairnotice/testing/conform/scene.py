@@ -16,6 +16,7 @@ from fairnotice.testing.conform.declared import BURST, Declared
 from fairnotice.testing.conform.endpoint import Endpoint
 from fairnotice.testing.conform.process import ClientProcess, Guest
 from fairnotice.testing.conform.watch import Watch
+from fairnotice.wire.document import knows
 from fairnotice.words import EventType
 
 # Until it has asked for the first time: some take their time to start.
@@ -42,8 +43,8 @@ class Scene:
             self.cloud = stack.enter_context(Cloud(fleet))
             self.watch = Watch(self.cloud, vm, interrupted)
             self.endpoint = stack.enter_context(closing(Endpoint(self.cloud, vm)))
-            host_name = self.cloud.vm(vm).look().computer_name
-            self.client = ClientProcess(declared, Guest(vm, host_name, self.endpoint.place))
+            self.host_name = self.cloud.vm(vm).look().computer_name
+            self.client = ClientProcess(declared, Guest(vm, self.host_name, self.endpoint.place))
             stack.callback(self.client.end)
             self._stack = stack.pop_all()
 
@@ -136,10 +137,26 @@ class Scene:
                 return self._silent(0, seconds)
             return (
                 f"It did not acknowledge the {event.type} of {self.vm} within {seconds:.0f} s "
-                f"after {self._since}, though it asked {polls} times."
+                f"after {self._since}, though it asked {polls} times.{self._blind_to(event)}"
             )
 
         self.require(lambda: self.watch.has_acknowledged(event.id), seconds, why)
+
+    def _blind_to(self, event: CloudEvent) -> str:
+        """Why it could not see that this event is its own; nothing where it could."""
+        version = self.watch.api_version
+        if version and not knows(version, event.type):
+            return f" It asked with api-version {version}, which does not show a {event.type}."
+        told = any("{vm}" in word for word in self.declared.command)
+        if told or self.watch.knows_its_name:
+            return ""
+        host_name = self.host_name if self.declared.namespace else "this machine's"
+        if host_name == self.vm:
+            return ""
+        return (
+            f" It did not read its name, {self.vm}, from /metadata/instance/compute/name; the host "
+            f"name is {host_name}."
+        )
 
     def leaves_alone(self, event: CloudEvent, why: str) -> None:
         """It looks at this event a few times and does not give its go-ahead."""
@@ -151,13 +168,16 @@ class Scene:
         if self.watch.has_acknowledged(event.id):
             raise NotSurvived(f"It acknowledged the {event.type} of {_named(event)}, {why}.")
 
-    def lets_go(self, event: CloudEvent) -> None:
-        """An event that is gone is not acknowledged any more; what was under way may still come."""
+    def lets_go(self, event: CloudEvent, why: str = "which was gone") -> None:
+        """An event that is gone, or Started, is not acknowledged any more.
+
+        What was under way may still come.
+        """
         self.polls_on(2)
-        gone_at = self.watch.clock.monotonic()
+        since = self.watch.clock.monotonic()
         self.polls_on()
-        if any(one.at > gone_at and event.id in one.events for one in list(self.watch.posted)):
-            raise NotSurvived(f"It still acknowledged the {event.type}, which was gone.")
+        if any(one.at > since and event.id in one.events for one in list(self.watch.posted)):
+            raise NotSurvived(f"It still acknowledged the {event.type}, {why}.")
 
     def decides(self, event: CloudEvent) -> None:
         """It acknowledges an event of its own, where it is of a type that it handles."""

@@ -48,7 +48,7 @@ def _life(scene: Scene) -> None:
     scene.acknowledges(event)
     scene.cloud.run_until(event, "Started")
     scene.tell('its event had become Started, with NotBefore ""')
-    scene.polls_on()
+    scene.lets_go(event, STARTED)
     scene.complete(event)
     scene.tell("its event was over and gone")
     scene.lets_go(event)
@@ -95,7 +95,7 @@ def _waits_for_others(scene: Scene) -> None:
     scene.polls_on()
     scene.cloud.run_until(event, "Started")
     scene.tell("its event had become Started")
-    scene.polls_on()
+    scene.lets_go(event, STARTED)
     scene.complete(event)
     scene.recovers()
 
@@ -103,6 +103,7 @@ def _waits_for_others(scene: Scene) -> None:
 def _canceled(scene: Scene) -> None:
     scene.begin()
     event = scene.maintain()
+    scene.tell("maintenance of its node was announced")
     scene.polls_on()
     event.cancel()
     scene.tell("its event had been canceled and was gone")
@@ -113,6 +114,7 @@ def _canceled(scene: Scene) -> None:
 def _postponed(scene: Scene) -> None:
     scene.begin()
     event = scene.announce(OTHER)
+    scene.tell("an event was announced that names another")
     scene.polls_on()
     event.postpone(event.not_before + timedelta(hours=1))
     scene.tell("NotBefore of an event had moved")
@@ -136,10 +138,13 @@ def _notice_over(scene: Scene) -> None:
 def _missed_notice(scene: Scene) -> None:
     scene.begin()
     scene.set_fault(FaultKind.ERROR)
+    scene.tell("every answer had been 500 for a while")
     scene.asks_on(1)
     event = scene.announce()
     scene.cloud.run_until(event, "Started")
     scene.clear_faults()
+    # Whoever does not outlive the errors has not seen the event.
+    scene.polls_on(1)
     scene.tell("it was shown an event that had become Started while the service failed")
     _watches_to_the_end(scene, event)
 
@@ -217,8 +222,8 @@ TYPES = (
     ),
     Situation(
         "preempt",
-        "A Spot VM is going to be taken away, 30 s ahead, with an empty Description.",
-        "Acknowledge it at once, or use the 30 s; and ask with an api-version from 2017-11-01 on.",
+        "A Spot VM is going to be taken away, 30 s ahead, with an empty Description; from 2017-11-01 on.",
+        "Acknowledge it at once, or use the 30 s.",
         "Versions",
         _preempt,
         acknowledging=True,
@@ -226,8 +231,8 @@ TYPES = (
     ),
     Situation(
         "terminate",
-        "An instance of a scale set is going to be deleted.",
-        "Acknowledge it when it is drained; and ask with an api-version from 2019-01-01 on.",
+        "An instance of a scale set is going to be deleted; shown from 2019-01-01 on.",
+        "Acknowledge it when it is drained.",
         "Versions",
         _terminate,
         acknowledging=True,
@@ -240,7 +245,7 @@ SITUATIONS = (
     Situation(
         "life",
         'An event is announced, approved, Started with NotBefore "", over and gone.',
-        'Acknowledge it once it is prepared for; take NotBefore "" as no time at all.',
+        'Acknowledge it when prepared, and not again; take NotBefore "" as no time at all.',
         "Approving",
         _life,
         acknowledging=True,

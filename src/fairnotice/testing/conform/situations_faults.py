@@ -74,6 +74,7 @@ def _control_characters(scene: Scene) -> None:
 
 def _incarnation_reset(scene: Scene) -> None:
     scene.begin()
+    scene.tell("events of another came and went")
     # So that the count is high enough to be missed.
     for _ in range(2):
         scene.complete(scene.announce("web-1"))
@@ -88,6 +89,7 @@ def _short_notice(scene: Scene) -> None:
     scene.begin()
     scene.set_fault(FaultKind.SHORT_NOTICE, seconds=SHORT_SECONDS)
     event = scene.announce()
+    scene.tell("an event was announced, and not shown yet")
     scene.polls_on(1)
     scene.cloud.advance_to(event.not_before - SHORTER)
     scene.tell("an event was first shown 30 s before its NotBefore")
@@ -97,6 +99,7 @@ def _short_notice(scene: Scene) -> None:
 def _canceled_late(scene: Scene) -> None:
     scene.begin()
     event = scene.maintain()
+    scene.tell("maintenance of its node was announced")
     scene.set_fault(FaultKind.CANCELED_LATE, seconds=SHORT_SECONDS)
     scene.polls_on()
     scene.cloud.advance_to(event.not_before - SHORTER)

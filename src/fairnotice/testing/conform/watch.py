@@ -23,14 +23,20 @@ class Seen(NamedTuple):
 
     # In seconds of this machine's monotonic clock: when it was answered.
     at: float
-    # Whether it was for scheduled events, and not for what a VM reads about itself.
-    for_events: bool
+    # For scheduled events, or for what a VM reads about itself.
+    target: Target
+    api_version: str
     post: bool
     status: int
     # What was wrong with it: it came without Metadata: true.
     headless: bool
     # It said which document it knows.
     conditional: bool
+
+    @property
+    def for_events(self) -> bool:
+        """Whether it was for scheduled events."""
+        return self.target is Target.EVENTS
 
     @property
     def polled(self) -> bool:
@@ -71,7 +77,8 @@ class Watch:
         self.seen.append(
             Seen(
                 at=self.clock.monotonic(),
-                for_events=request.target is Target.EVENTS,
+                target=request.target,
+                api_version=request.api_version,
                 post=request.post,
                 status=status,
                 headless=request.late is METADATA_HEADER,
@@ -116,6 +123,16 @@ class Watch:
     def polls(self) -> int:
         """How many polls were answered with what there is."""
         return sum(one.polled for one in list(self.seen))
+
+    @property
+    def api_version(self) -> str:
+        """With which api-version it polled last; empty where it has not."""
+        return next((one.api_version for one in reversed(self.seen) if one.polled), "")
+
+    @property
+    def knows_its_name(self) -> bool:
+        """Whether it has read what it is called, or all that a VM reads about itself."""
+        return any(one.target is Target.INSTANCE and one.status in READ for one in list(self.seen))
 
     def has_acknowledged(self, event: str) -> bool:
         """Whether it has named this event in an acknowledgement."""
