@@ -22,7 +22,9 @@ survives: each in a cloud of its own that is made for it, with the client starte
 
 The client is told where its endpoint is by FAIRNOTICE_METADATA_URL (in the place of
 http://169.254.169.254), or by {url} in its command; {vm} is the VM's name. No service is needed.
-It takes about a minute for a client that asks once a second. The client really does what it does.
+One with the address built in needs --namespace: without it, it asks the real 169.254.169.254, and
+inside an Azure VM it may approve real events. The client really does what it does; for one that
+asks once a second all of it takes about a minute.
 Exit codes: 0 all were survived; 1 some were not; 2 the client cannot be started, or never asks."""
 EXAMPLES = (
     "fairnotice conform -- ./my-agent",
