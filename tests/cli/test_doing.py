@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from tests.cli.typed import served, typed, wait_until
+from tests.cli.typed import served, typed
 
 
 def announced(ended) -> str:
@@ -168,6 +168,25 @@ def test_a_node_is_maintained_with_notice(fairnotice):
 
     assert ended.code == 0
     assert [event["node"] for event in ended.json["events"]] in (["node-5"], [])
+
+
+def test_it_is_said_which_vms_of_a_node_are_not_told():
+    """Its VMs are of three scopes, and one of them listens."""
+    untold = "{}: no VM of {} scope ({}) has asked within a day, so nobody {}.\n"
+    with served(listeners=("web-0",)) as there:
+        fairnotice = partial(typed, url=there.url)
+        frozen = fairnotice("node", "maintain", "node-1")
+        failed = fairnotice("node", "fail", "node-3", "node-4")
+        cordoned = fairnotice("node", "cordon", "node-2")
+        rolled_out = fairnotice("rollout", "start", "node-2", "node-5")
+
+    assert "announced by 1 event" in frozen.out
+    assert frozen.err == untold.format(
+        "batch_1", "its", "scale-set:batch:0", "was told"
+    ) + untold.format("db", "its", "vm:db", "was told")
+    assert untold.format("batch_2, batch_3", "their", "scale-set:batch:0", "was told") in failed.err
+    assert cordoned.err == ""
+    assert untold.format("spot_0, spot_1", "their", "scale-set:spot:0", "is told") in rolled_out.err
 
 
 def test_a_node_is_cordoned_and_returned(fairnotice):

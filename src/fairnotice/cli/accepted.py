@@ -10,6 +10,8 @@ from fairnotice.cli.session import Session
 
 # A line to copy names so many events.
 HINTED = 4
+# A sentence names so many VMs.
+NAMED = 8
 
 Ask = Callable[[str], dict[str, Any]]
 # Told of the names for which it was done, and of what came of all of them together.
@@ -78,6 +80,24 @@ def picture(session: Session, what: str, result: dict[str, Any]) -> None:
         shown.note(f"Left where they are, for want of a place: {shown.listed(result['left'])}")
     for warning in result["warnings"]:
         shown.note(warning)
+
+
+def say_who_is_silent(session: Session, untold: Iterable[str], told: str = "was told") -> None:
+    """Of these VMs, that nobody is told of what is done to them, where that is so, and why."""
+    scopes = session.remote.everything("scopes")["items"]
+    silent = {scope["name"] for scope in scopes if not scope["enabled"]}
+    if not silent:
+        return
+    vms = {vm["name"]: vm["scope"] for vm in session.remote.everything("vms")["items"]}
+    by_scope: dict[str, list[str]] = {}
+    for name in untold:
+        if vms.get(name) in silent:
+            by_scope.setdefault(vms[name], []).append(name)
+    for scope, names in by_scope.items():
+        whose = "its" if len(names) == 1 else "their"
+        why = f"no VM of {whose} scope ({scope}) has asked within a day, so nobody {told}."
+        more = f" and {len(names) - NAMED} others" if len(names) > NAMED else ""
+        shown.note(f"{shown.listed(names[:NAMED])}{more}: {why}")
 
 
 def _may_be_approved(event: dict[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """`fairnotice node`: look at nodes, and maintain them. Several nodes at once are a rollout."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,8 +10,11 @@ from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import instant, to_api
 from fairnotice.cli.parsing import Subparsers, from_one, group, leaf, names
 from fairnotice.cli.session import Session
+from fairnotice.words import Power
 
 COLUMNS = ("NODE", "STATE", "FAULT DOMAIN", "SLOTS", "LIVE", "[VMS]")
+# What no VM feels.
+UNFELT = ("cordon", "uncordon")
 
 
 class Deed(NamedTuple):
@@ -168,6 +171,8 @@ def _do(what: str, session: Session) -> int:
     if DEEDS[what].rolled_out and len(set(options.names)) > 1:
         return _roll_out(what, session)
     body = _bodies.get(what, _nothing)(session)
+    # Looked at before: afterwards they may have gone elsewhere.
+    hit = {} if what in UNFELT or session.json else _vms_on(session, options.names)
 
     def ask(name: str) -> dict[str, Any]:
         found: dict[str, Any] = session.remote.post("v1", "nodes", name, what, body=body)
@@ -175,8 +180,22 @@ def _do(what: str, session: Session) -> int:
 
     def tell(done: list[str], result: dict[str, Any]) -> None:
         accepted.picture(session, f"{shown.listed(done)}: {what}", result)
+        told = {name for event in result["events"] for name in event["resources"]}
+        untold = [name for name, node in hit.items() if node in done and name not in told]
+        untold = [name for name in untold if _runs(session, name)]
+        if untold:
+            accepted.say_who_is_silent(session, untold)
 
     return accepted.for_each(session, "nodes", ask, tell)
+
+
+def _vms_on(session: Session, nodes: Sequence[str]) -> dict[str, str]:
+    """The VMs on these nodes, and on which each is."""
+    return {vm: name for name in nodes for vm in session.remote.get("v1", "nodes", name)["vms"]}
+
+
+def _runs(session: Session, vm: str) -> bool:
+    return bool(session.remote.get("v1", "vms", vm)["power"] == Power.RUNNING)
 
 
 def _roll_out(what: str, session: Session) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
-from fairnotice.cli import exits, shown
+from fairnotice.cli import accepted, exits, shown
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import length, window
 from fairnotice.cli.parsing import Subparsers, from_one, from_zero, group, leaf, names
@@ -108,6 +108,10 @@ def _begun(session: Session, result: dict[str, Any]) -> None:
     _picture(session, rollout)
     for warning in result["warnings"]:
         shown.note(warning)
+    mine = {node["node"] for node in rollout["nodes"]}
+    nodes = session.remote.everything("nodes")["items"]
+    hit = [vm for node in nodes if node["name"] in mine for vm in node["vms"]]
+    accepted.say_who_is_silent(session, hit, "is told")
     shown.hint(f"How far it is: fairnotice rollout show {name[: shown.SHORT]}")
 
 

@@ -148,10 +148,4 @@ def _say_who_was_not_told(session: Session, done: list[str], result: dict[str, A
     untold = [name for name in done if name not in told]
     if not untold:
         return
-    vms = {vm["name"]: vm["scope"] for vm in session.remote.everything("vms")["items"]}
-    scopes = session.remote.everything("scopes")["items"]
-    silent = {scope["name"] for scope in scopes if not scope["enabled"]}
-    for name in untold:
-        if vms.get(name) in silent:
-            why = f"no VM of its scope ({vms[name]}) has asked within a day, so nobody was told."
-            shown.note(f"{name}: {why}")
+    accepted.say_who_is_silent(session, untold)

@@ -222,7 +222,7 @@ TYPES = (
     ),
     Situation(
         "preempt",
-        "A Spot VM is going to be taken away, 30 s ahead, with an empty Description; from 2017-11-01 on.",
+        "A Spot VM is taken away in 30 s, with an empty Description; shown from 2017-11-01 on.",
         "Acknowledge it at once, or use the 30 s.",
         "Versions",
         _preempt,
