@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from tests.cli.typed import served, typed
+from tests.cli.typed import served, typed, wait_until
 
 
 def announced(ended) -> str:

@@ -41,7 +41,7 @@ def test_rule_22_a_node_fails_when_an_impact_fails_and_the_rollout_pauses_itself
     assert story.statuses(rollout) == {"n-0": "failed", "n-1": "pending"}
     assert "1 of 1 impacts failed" in reason(story, rollout, "n-0")
     assert story.rollout(rollout).status is RolloutStatus.PAUSED
-    assert "1 nodes failed" in story.rollout(rollout).reason
+    assert story.rollout(rollout).reason == "1 node failed, and its failure budget is 0"
     story.advance(hours=24)
     assert story.statuses(rollout) == {"n-0": "failed", "n-1": "pending"}
 

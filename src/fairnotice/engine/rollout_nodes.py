@@ -100,7 +100,10 @@ def _conclude(draft: Draft, rollout: Rollout) -> None:
         status = move(ROLLOUT, rollout.status, Cause.ALL_NODES_OVER)
         end_rollout(draft, rollout._replace(status=status))
     elif failures > rollout.failure_budget and rollout.status is RolloutStatus.RUNNING:
-        pause(draft, rollout, f"{failures} nodes failed, {rollout.failure_budget} may")
+        failed = "1 node" if failures == 1 else f"{failures} nodes"
+        pause(
+            draft, rollout, f"{failed} failed, and its failure budget is {rollout.failure_budget}"
+        )
     elif rollout.live_count < rollout.nodes_at_once_max:
         draft.wake(draft.now, Matter.ROLLOUT, rollout.id)
 
