@@ -13,7 +13,7 @@ def test_a_fault_is_set_listed_and_cleared(fairnotice, service):
         "fault", "set", "two-events", "--vm", "web-0", "--seconds", "60", "--for", "5m"
     )
     listed = fairnotice("fault", "list")
-    doctor = fairnotice("doctor", "--metadata-url", service.metadata)
+    doctor = fairnotice("doctor")
     cleared = fairnotice("fault", "clear", "two-events@web-0")
 
     assert (done.code, done.out) == (0, "two-events@web-0  ·  on for 5 min\n")
@@ -21,6 +21,9 @@ def test_a_fault_is_set_listed_and_cleared(fairnotice, service):
     assert heading.split() == ["FAULT", "VM", "SECONDS", "ENDS", "WHAT", "IT", "DOES"]
     assert row.startswith("two-events@web-0   web-0   60        ")
     assert "misbehaves on purpose: two-events@web-0. End it: fairnotice fault clear" in doctor.out
+    assert doctor.code == 0
+    assert doctor.out.endswith("\nNothing is wrong; what is good to know is marked with ·\n")
+    assert f"✓ metadata       {service.metadata} answers" in doctor.out
     assert cleared.out == "Cleared: two-events@web-0\n"
     assert fairnotice("fault", "list").out.startswith("No fault is on.")
     assert "✓ faults         None is on." in fairnotice("doctor").out

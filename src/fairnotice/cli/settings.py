@@ -124,7 +124,7 @@ SETTINGS: tuple[Setting, ...] = (
         "metadata_url",
         "http://HOST:PORT",
         _always("http://127.0.0.1:8169"),
-        "the metadata endpoint that doctor and as ask; left out, that of up",
+        "the metadata endpoint that doctor and as ask; left out, that of the control plane",
         _is_url,
     ),
     Setting(
@@ -192,10 +192,16 @@ def of_options(
     return effective(flags, environ, config_file(options, environ))
 
 
-def metadata_url(known: Mapping[str, Known]) -> str:
-    """Where metadata is said to be; left out, where `up` serves it."""
+def metadata_url(known: Mapping[str, Known], health: Mapping[str, Any]) -> str:
+    """Where metadata is: as was said; left out, where the control plane says that it serves it.
+
+    Where that says nothing of the kind, where `up` would serve it.
+    """
     url = known["metadata_url"]
-    return f"http://{known['metadata'].value}" if url.origin == DEFAULT else url.value
+    if url.origin != DEFAULT:
+        return url.value
+    own = str(health.get("metadata", ""))
+    return f"http://{known['metadata'].value if place(own) is None else own}"
 
 
 def fill(options: argparse.Namespace) -> None:
