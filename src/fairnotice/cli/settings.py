@@ -9,7 +9,7 @@ import argparse
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -285,10 +285,14 @@ def _text(path: Path, name: str, value: object) -> str:
     return str(value)
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, known: Collection[str]) -> str:
     """`Did you mean …?`, or nothing where no word is near."""
     alike = {_bare(one): one for one in known}
     near = get_close_matches(_bare(word), alike, 1)
+    if not near:
+        # Whoever begins a long word and mistypes it is far from all of it.
+        alike = {_bare(one).partition("_")[0]: one for one in known}
+        near = get_close_matches(_bare(word), alike, 1)
     return f"Did you mean {alike[near[0]]}?" if near else ""
 
 
