@@ -191,6 +191,13 @@ def test_an_event_can_be_postponed_canceled_and_approved(cloud):
     assert cloud.events == [other, third]
 
 
+def test_run_until_has_patience(cloud):
+    """Also for what is planned for a day weeks ahead."""
+    event = cloud.vm("db").restart(not_before=NEW_YEAR + timedelta(days=20))
+    cloud.run_until(event, "Started")
+    assert cloud.now == NEW_YEAR + timedelta(days=20)
+
+
 def test_a_week_of_impacts_happens_in_order(cloud):
     """What is due on the way of one long advance happens at its own instant, not at the end."""
     first = cloud.vm("web-0").restart()
@@ -374,8 +381,10 @@ def test_a_hundred_quick_polls_are_no_crowd_unless_the_test_wants_it_so(cloud):
         assert strict.requests[-1].status == 429
 
 
-def test_a_client_in_another_process_is_told_where_to_ask(cloud):
-    """By the environment; the command line reaches this cloud the same way."""
+def test_a_client_in_another_process_is_told_where_to_ask(cloud, monkeypatch):
+    """By the environment; the command line reaches this cloud the same way, past any proxy."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "example.org")
     event = cloud.vm("web-0").restart()
     script = "import os, sys; sys.path.insert(0, ''); from tests.testing.asking import get\n"
     script += "print(get(os.environ['FAIRNOTICE_METADATA_URL'])[0]['Events'][0]['EventId'])"
@@ -386,6 +395,7 @@ def test_a_client_in_another_process_is_told_where_to_ask(cloud):
     ):
         run = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)  # noqa: S603
         assert event.id in run.stdout
+    assert environment["no_proxy"].startswith("example.org,127.0.0.1,")
 
 
 def test_waiting_is_for_real_clients_and_ends(cloud):
