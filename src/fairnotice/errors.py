@@ -8,6 +8,7 @@
     │   ├── StoreInUse          another process holds the database
     │   ├── LeadLost            another control plane has taken over; this one's word is old
     │   └── JournalMoved        the journal holds what this process does not know of
+    ├── HandlerFailed         a handler of the agent could not prepare or recover this VM
     ├── cli.exits.CommandFailed  what was typed was not done; carries the exit code
     │   └── cli.remote.Unreachable  no control plane answers
     ├── testing.namespace.NoNamespace  this system lets the caller make no network namespace
@@ -58,6 +59,10 @@ class LeadLost(Unavailable):
 
 class JournalMoved(Unavailable):
     """The journal goes on beyond what this process knows: it has to load the state anew."""
+
+
+class HandlerFailed(FairnoticeError):
+    """A handler of the agent could not do its work; the sentence says why."""
 
 
 class UsageError(FairnoticeError):

@@ -1,0 +1,150 @@
+"""Running a command for a handler, and ending it in time.
+
+The command is the head of a process group of its own. When its time is over it gets TERM, as a
+whole group, and KILL a grace later; both are inside of the deadline, so that the plan goes on in
+time. On Windows there are no such groups: the process alone is ended.
+
+A command that ends by itself may leave others running behind it: a service it started lives on.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from fairnotice.agent.handlers.handler import Call
+from fairnotice.errors import HandlerFailed
+
+GRACE_SECONDS = 2.0
+# Of the time that there is, at most so much is grace, and so much is for KILL to take effect.
+_GRACE_PART = 0.2
+_KILL_PART = 0.05
+_KILL_SECONDS = 0.25
+_LOOK_SECONDS = 0.05
+_OUTPUT_BYTES = 2048
+_SAID_LETTERS = 300
+
+
+def run(
+    command: Sequence[str],
+    call: Call,
+    *,
+    environment: Mapping[str, str] | None = None,
+    directory: str | None = None,
+    grace_seconds: float = GRACE_SECONDS,
+) -> None:
+    """Return when the command has ended well; HandlerFailed says how else it ended."""
+    ended, said = _run(command, call, environment, directory, grace_seconds)
+    if ended != 0:
+        how = f"ended with {ended}" if ended > 0 else f"was killed by signal {-ended}"
+        raise HandlerFailed(f"{command[0]} {how}{said}.")
+
+
+def succeeds(command: Sequence[str], call: Call) -> bool:
+    """Whether the command ends with 0: the answer to a question. HandlerFailed as `run` says."""
+    return _run(command, call, None, None, GRACE_SECONDS)[0] == 0
+
+
+def _run(
+    command: Sequence[str],
+    call: Call,
+    environment: Mapping[str, str] | None,
+    directory: str | None,
+    grace_seconds: float,
+) -> tuple[int, str]:
+    """Its code, and what it said last; HandlerFailed where it could not end by itself."""
+    total = call.remaining_seconds()
+    if not call.going_on():
+        raise HandlerFailed(f"{command[0]} was not run: {call.why_ended()}.")
+    process = _started(command, call, environment, directory)
+    output = _Output(process)
+    kill_at = call.deadline - min(_KILL_SECONDS, total * _KILL_PART)
+    term_at = kill_at - min(grace_seconds, total * _GRACE_PART)
+    if not _ended_by(process, call, term_at, heed_stopping=True):
+        why = call.why_ended() if call.stopping.is_set() else "its time was over"
+        _end(process, call, min(kill_at, call.clock.monotonic() + grace_seconds))
+        raise HandlerFailed(f"{command[0]} was ended: {why}{output.said()}.")
+    return process.returncode, output.said()
+
+
+def _started(
+    command: Sequence[str],
+    call: Call,
+    environment: Mapping[str, str] | None,
+    directory: str | None,
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(  # noqa: S603 - to run what the owner of this VM configured
+            list(command),
+            env={**os.environ, **call.environment(), **(environment or {})},
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            # Windows takes no notice of it.
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise HandlerFailed(f"{command[0]} cannot be run: {reason}.") from error
+
+
+def _ended_by(
+    process: subprocess.Popen[bytes], call: Call, instant: float, *, heed_stopping: bool
+) -> bool:
+    """Whether it has ended by this instant; no later than when it must, if that is to be heeded."""
+    while True:
+        left = instant - call.clock.monotonic()
+        if left <= 0 or (heed_stopping and call.stopping.is_set()):
+            return process.poll() is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(min(left, _LOOK_SECONDS))
+            return True
+
+
+def _end(process: subprocess.Popen[bytes], call: Call, kill_at: float) -> None:
+    """TERM, and KILL for what is left of the group then."""
+    _signal(process, force=False)
+    _ended_by(process, call, kill_at, heed_stopping=False)
+    _signal(process, force=True)
+    # Whoever is stuck in the system's core cannot be waited for; its parent buries it later.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_KILL_SECONDS)
+
+
+def _signal(process: subprocess.Popen[bytes], *, force: bool) -> None:
+    if os.name == "nt":
+        process.kill() if force else process.terminate()
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL if force else signal.SIGTERM)
+
+
+class _Output:
+    """The end of what a command says, read all the time, so that it never waits for a reader.
+
+    By a thread that ends with the pipe: what the command left running may hold it for long.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._kept: deque[int] = deque(maxlen=_OUTPUT_BYTES)
+        self._process = process
+        self._reader = threading.Thread(target=self._read, daemon=True, name="output")
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as pipe:
+            while piece := os.read(pipe.fileno(), _OUTPUT_BYTES):
+                self._kept.extend(piece)
+
+    def said(self) -> str:
+        """`: …` with the last of it in one line, or nothing."""
+        self._reader.join(_LOOK_SECONDS)
+        text = bytes(self._kept.copy()).decode("utf-8", errors="replace")
+        shown = "".join(letter if letter.isprintable() else " " for letter in text)
+        shown = " ".join(shown.split())[-_SAID_LETTERS:].rstrip(".")
+        return f": {shown}" if shown else ""
