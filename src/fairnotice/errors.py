@@ -8,6 +8,11 @@
     │   ├── StoreInUse          another process holds the database
     │   ├── LeadLost            another control plane has taken over; this one's word is old
     │   └── JournalMoved        the journal holds what this process does not know of
+    ├── ClientError           in a VM: the metadata service did not give what it was asked for
+    │   ├── NoEndpoint          none was found
+    │   ├── BadAnswer           it answered something that is not what it should be
+    │   ├── RequestRefused      it answered that the request is wrong (4xx)
+    │   └── Away                it cannot answer now, or not at all: ask again
     ├── HandlerFailed         a handler of the agent could not prepare or recover this VM
     ├── cli.exits.CommandFailed  what was typed was not done; carries the exit code
     │   └── cli.remote.Unreachable  no control plane answers
@@ -20,10 +25,11 @@
 
 A command that the law forbids is no exception: `decide` returns a Refusal for it.
 
-Two stand outside the tree, because nobody is meant to catch them as fairnotice's:
+Three stand outside the tree, because nobody is meant to catch them as fairnotice's:
 
     Exception
-    └── engine.refusal.Refused     carries that Refusal up to `decide`, and never leaves it
+    ├── engine.refusal.Refused     carries that Refusal up to `decide`, and never leaves it
+    └── agent.handlers.patience.Again  a try of a handler failed; it becomes HandlerFailed in the end
     AssertionError
     └── testing.witness.LawBroken  a test has failed: what is tested broke the law
 """
@@ -59,6 +65,41 @@ class LeadLost(Unavailable):
 
 class JournalMoved(Unavailable):
     """The journal goes on beyond what this process knows: it has to load the state anew."""
+
+
+class ClientError(FairnoticeError):
+    """The metadata service did not give a VM what it was asked for."""
+
+
+class NoEndpoint(ClientError):
+    """No metadata service was found; the sentence says where it was looked for."""
+
+
+class BadAnswer(ClientError):
+    """What was answered is no document, or no HTTP."""
+
+
+class RequestRefused(ClientError):
+    """The service says that the request is wrong; asking the same again seldom helps."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Away(ClientError):
+    """The service cannot answer now (410, 429, 5xx), or the connection failed: ask again."""
+
+    def __init__(
+        self,
+        sentence: str,
+        status: int | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(sentence)
+        # None where there was no answer at all.
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
 
 
 class HandlerFailed(FairnoticeError):

@@ -10,12 +10,10 @@ half way; both must be right.
 """
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from fairnotice.client.document import Event
 from fairnotice.clock import Clock
-
-if TYPE_CHECKING:
-    from fairnotice.client.document import Event
 
 PREPARE = "prepare"
 RECOVER = "recover"
@@ -24,7 +22,7 @@ RECOVER = "recover"
 class Call(NamedTuple):
     """What a handler is told."""
 
-    event: "Event"
+    event: Event
     vm: str
     phase: str
     # On the clock's monotonic; the plan goes on without the handler afterwards.

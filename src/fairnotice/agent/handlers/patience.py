@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fairnotice.agent.handlers.handler import Call
-from fairnotice.errors import FairnoticeError, HandlerFailed
+from fairnotice.errors import HandlerFailed
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -20,7 +20,7 @@ _FIRST_PAUSE_SECONDS = 0.25
 _LAST_PAUSE_SECONDS = 5.0
 
 
-class Again(FairnoticeError):
+class Again(Exception):
     """It did not work, and may if it is tried again, so many seconds later at the earliest."""
 
     def __init__(self, sentence: str, pause_seconds: float = 0.0) -> None:
