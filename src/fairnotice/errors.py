@@ -29,7 +29,7 @@ Three stand outside the tree, because nobody is meant to catch them as fairnotic
 
     Exception
     ├── engine.refusal.Refused     carries that Refusal up to `decide`, and never leaves it
-    └── agent.handlers.patience.Again  a try of a handler failed; it becomes HandlerFailed in the end
+    └── agent.handlers.patience.Again  a try of a handler failed; HandlerFailed in the end
     AssertionError
     └── testing.witness.LawBroken  a test has failed: what is tested broke the law
 """

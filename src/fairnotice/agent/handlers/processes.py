@@ -84,7 +84,7 @@ def _run(
 
 def _quoted(said: str) -> str:
     """`: …` with the end of it in one line, or nothing."""
-    shown = one_line(said)[-_SAID_LETTERS:].rstrip(".")
+    shown = one_line(said)[-_SAID_LETTERS:].strip(" .")
     return f": {shown}" if shown else ""
 
 
