@@ -12,6 +12,11 @@
     │   ├── JournalDamaged      in a VM: the agent's journal says less than was done
     │   └── RendezvousFailed    in a VM: where the VMs of an event meet cannot be reached
     ├── HandlerFailed         a handler of the agent could not prepare or recover this VM
+    ├── ClientError           in a VM: the metadata service did not give what it was asked for
+    │   ├── NoEndpoint          none was found
+    │   ├── BadAnswer           it answered something that is not what it should be
+    │   ├── RequestRefused      it answered that the request is wrong (4xx)
+    │   └── Away                it cannot answer now, or not at all: ask again
     ├── cli.exits.CommandFailed  what was typed was not done; carries the exit code
     │   └── cli.remote.Unreachable  no control plane answers
     ├── testing.namespace.NoNamespace  this system lets the caller make no network namespace
@@ -78,6 +83,41 @@ class RendezvousFailed(Unavailable):
 
 class HandlerFailed(FairnoticeError):
     """A handler of the agent could not do its work; the sentence says why."""
+
+
+class ClientError(FairnoticeError):
+    """The metadata service did not give a VM what it was asked for."""
+
+
+class NoEndpoint(ClientError):
+    """No metadata service was found; the sentence says where it was looked for."""
+
+
+class BadAnswer(ClientError):
+    """What was answered is no document, or no HTTP."""
+
+
+class RequestRefused(ClientError):
+    """The service says that the request is wrong; asking the same again seldom helps."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Away(ClientError):
+    """The service cannot answer now (410, 429, 5xx), or the connection failed: ask again."""
+
+    def __init__(
+        self,
+        sentence: str,
+        status: int | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(sentence)
+        # None where there was no answer at all.
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
 
 
 class UsageError(FairnoticeError):

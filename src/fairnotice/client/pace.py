@@ -1,0 +1,59 @@
+"""When to ask next. Pure: chance and instants come in.
+
+Where the service holds its answer (`Preference-Applied`) it is asked again at once, else once a
+second. After a failure it is asked less and less often, but never so seldom that the notice of a
+Preempt, 30 s, could pass unseen.
+"""
+
+from collections.abc import Callable
+
+# How long the service is asked to hold its answer. A connection that has died in silence is found
+# out after this and ANSWER_SECONDS: in time for a Preempt.
+WAIT_SECONDS = 10
+# How late an answer may be, of a service that has answered before: Azure's took up to 10 s.
+ANSWER_SECONDS = 12.0
+# Before that: Azure's first answer to a scope takes up to two minutes.
+FIRST_ANSWER_SECONDS = 130.0
+CONNECT_SECONDS = 3.0
+
+POLL_SECONDS = 1.0
+# Between any two requests: Azure allows five in a second.
+APART_SECONDS = 0.2
+# Between a failure and the next request, also where Retry-After wants more.
+BACKOFF_SECONDS_MAX = 10.0
+_FIRST_BACKOFF_SECONDS = 1.0
+_DOUBLINGS_MAX = 8
+
+# From 0 up to 1.
+Chance = Callable[[], float]
+
+
+class Pace:
+    """How often one watch asks. Instants are monotonic seconds."""
+
+    def __init__(self, chance: Chance) -> None:
+        self.failures = 0
+        self._chance = chance
+        # Unknown until it could have waited, which needs an ETag.
+        self._held: bool | None = None
+
+    def heard(self, *, applied: bool, could_wait: bool) -> None:
+        """A good answer came; whether it says that it was held, and whether it could have been."""
+        self.failures = 0
+        if could_wait or applied:
+            self._held = applied
+
+    def failed(self, retry_after_seconds: float | None) -> float:
+        """A try failed; seconds until the next."""
+        self.failures += 1
+        most = _FIRST_BACKOFF_SECONDS * 2.0 ** min(self.failures - 1, _DOUBLINGS_MAX)
+        # Between half of it and all: a scope's VMs that failed together come back apart.
+        wanted = min(most, BACKOFF_SECONDS_MAX) * (1 + self._chance()) / 2
+        told = min(retry_after_seconds or 0.0, BACKOFF_SECONDS_MAX)
+        return max(wanted, told)
+
+    def pause_seconds(self, asked_at: float, now: float, *, can_wait: bool) -> float:
+        """After a good answer: seconds until the next request."""
+        # Whether the service waits is found out at once: a second later may be a second late.
+        apart = APART_SECONDS if can_wait and self._held is not False else POLL_SECONDS
+        return max(0.0, asked_at + apart - now)
