@@ -11,12 +11,12 @@
     │   ├── AgentRuns           in a VM: another agent holds the journal
     │   ├── JournalDamaged      in a VM: the agent's journal says less than was done
     │   └── RendezvousFailed    in a VM: where the VMs of an event meet cannot be reached
-    ├── HandlerFailed         a handler of the agent could not prepare or recover this VM
     ├── ClientError           in a VM: the metadata service did not give what it was asked for
     │   ├── NoEndpoint          none was found
     │   ├── BadAnswer           it answered something that is not what it should be
     │   ├── RequestRefused      it answered that the request is wrong (4xx)
     │   └── Away                it cannot answer now, or not at all: ask again
+    ├── HandlerFailed         a handler of the agent could not prepare or recover this VM
     ├── cli.exits.CommandFailed  what was typed was not done; carries the exit code
     │   └── cli.remote.Unreachable  no control plane answers
     ├── testing.namespace.NoNamespace  this system lets the caller make no network namespace
@@ -28,10 +28,11 @@
 
 A command that the law forbids is no exception: `decide` returns a Refusal for it.
 
-Two stand outside the tree, because nobody is meant to catch them as fairnotice's:
+Three stand outside the tree, because nobody is meant to catch them as fairnotice's:
 
     Exception
-    └── engine.refusal.Refused     carries that Refusal up to `decide`, and never leaves it
+    ├── engine.refusal.Refused     carries that Refusal up to `decide`, and never leaves it
+    └── agent.handlers.patience.Again  a try of a handler failed; HandlerFailed in the end
     AssertionError
     └── testing.witness.LawBroken  a test has failed: what is tested broke the law
 """
@@ -81,10 +82,6 @@ class RendezvousFailed(Unavailable):
     """The place where the VMs of an event say that they are ready cannot be reached."""
 
 
-class HandlerFailed(FairnoticeError):
-    """A handler of the agent could not do its work; the sentence says why."""
-
-
 class ClientError(FairnoticeError):
     """The metadata service did not give a VM what it was asked for."""
 
@@ -118,6 +115,10 @@ class Away(ClientError):
         # None where there was no answer at all.
         self.status = status
         self.retry_after_seconds = retry_after_seconds
+
+
+class HandlerFailed(FairnoticeError):
+    """A handler of the agent could not do its work; the sentence says why."""
 
 
 class UsageError(FairnoticeError):

@@ -163,17 +163,13 @@ def wants_go_ahead(record: Record, shown: Event) -> bool:
 
 
 def _recover(record: Record, limits: Limits, others: Iterable[Record]) -> Action:
-    needed = list(others)
-    for handler in record.course.recover:
-        if not _owed(record, handler):
-            continue
-        holder = next((one.event.id for one in needed if one.holds(handler)), None)
-        if holder is not None:
-            why = f"event {holder} needs it"
-            return PassOver(Step(Phase.RECOVER, handler, Outcome.LEFT, why))
-        seconds = limits.handlers.get(handler, RECOVER_SECONDS)
-        return Run(Phase.RECOVER, handler, seconds)
-    return Over()
+    handler = next((name for name in record.course.recover if _owed(record, name)), None)
+    if handler is None:
+        return Over()
+    if any(one.needs(handler) for one in others):
+        # What is drained stays so while another event is going to come.
+        return Wait()
+    return Run(Phase.RECOVER, handler, limits.handlers.get(handler, RECOVER_SECONDS))
 
 
 def _owed(record: Record, handler: str) -> bool:

@@ -32,9 +32,8 @@ class Outcome(StrEnum):
     ENDED = "ended"
     # The agent died meanwhile: it may have been done, in part or whole, or not at all.
     UNKNOWN = "unknown"
-    # It was not run: there was not time enough, or another event still needs what it did.
+    # It was not run: there was not time enough.
     SKIPPED = "skipped"
-    LEFT = "left"
 
 
 class LineKind(StrEnum):
@@ -111,6 +110,10 @@ class Record:
             and self.step(Phase.RECOVER, handler) is None
             and handler in self.course.recover
         )
+
+    def needs(self, handler: str) -> bool:
+        """Whether what this handler prepared must stay so, since the event is still to come."""
+        return not self.gone and self.holds(handler)
 
 
 Records = dict[str, Record]

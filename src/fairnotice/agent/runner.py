@@ -1,6 +1,7 @@
 """One plan, carried out: a thread that decides, writes down, does, and waits for what is next."""
 
 import threading
+from datetime import datetime
 from typing import Protocol
 
 from fairnotice.agent import leader, plan
@@ -35,12 +36,12 @@ AGAIN_SECONDS_MAX = 10.0
 class Service(Protocol):
     """What a plan needs of a client; ScheduledEvents is one."""
 
-    def now(self) -> "plan.datetime":
+    def now(self) -> datetime:
         """The instant at the service."""
         ...
 
-    def approve(self, *events: Event | str) -> None:
-        """Give the go-ahead."""
+    def approve(self, *events: Event | str, patience_seconds: float) -> None:
+        """Give the go-ahead, and try again for so long."""
         ...
 
 
@@ -257,7 +258,8 @@ class Runner(threading.Thread):
 
     def _give(self, event: Event) -> None:
         try:
-            self._service.approve(event)
+            # It is tried again here, where it is known whether the event is still there.
+            self._service.approve(event, patience_seconds=0.0)
         except RequestRefused as error:
             self._settle(f"refused: {error}")
         except ClientError as error:

@@ -7,9 +7,9 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from fairnotice.errors import UsageError
+from fairnotice.errors import HandlerFailed, UsageError
 
 Kind = TypeVar("Kind")
 _PORT_MAX = 65535
@@ -17,10 +17,14 @@ _REQUIRED = object()
 
 
 class Table:
-    """One table, and how it is called: `[handler.gate]`."""
+    """One table, and how it is called: `[handler.gate]`.
 
-    def __init__(self, where: str, values: Mapping[str, object]) -> None:
+    `notes` is the file in which its owner may remember what it did; None: nowhere but in memory.
+    """
+
+    def __init__(self, where: str, values: Mapping[str, object], notes: Path | None = None) -> None:
         self.where = where
+        self.notes = notes
         self._values = dict(values)
         self._asked: set[str] = set()
 
@@ -51,9 +55,11 @@ class Table:
     def seconds(self, key: str, default: float, *, zero: bool = False) -> float:
         """A length of time, greater than 0 unless 0 is allowed."""
         value = self._value(key, default)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            if value > 0 or (zero and value == 0):
-                return float(value)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        length = float(cast("float", value)) if number else math.nan
+        # Not a number is neither more nor less than 0.
+        if math.isfinite(length) and (length > 0 or (zero and length == 0)):
+            return length
         least = "0 or more" if zero else "more than 0"
         raise self.refuse(f"{key} is {value!r}: give a number of seconds, {least}.")
 
@@ -131,9 +137,8 @@ class Table:
         self._asked.add(key)
         value = self._values.get(key, default)
         if value is _REQUIRED:
-            near = [other for other in self._values if other not in self._asked]
-            meant = f" There is {near[0]}." if len(near) == 1 else ""
-            raise self.refuse(f"{key} is missing.{meant}")
+            near = _near(key, [other for other in self._values if other not in self._asked])
+            raise self.refuse(f"{key} is missing{f': is it {near}?' if near else '.'}")
         return value
 
     def _typed(self, key: str, kind: type[Kind], called: str, default: object) -> Kind:
@@ -158,29 +163,33 @@ class Secret:
         return f"<secret of {self._file or self._variable}>"
 
     def read(self) -> str:
-        """The secret; UsageError, without it, where it cannot be had."""
+        """The secret; HandlerFailed, without it, where it cannot be had."""
         if self._file is None:
             value = os.environ.get(self._variable, "")
         else:
             try:
                 value = self._file.read_text("utf-8")
             except (OSError, UnicodeDecodeError) as error:
-                raise UsageError(f"{self._called} cannot be read: {error}.") from error
+                raise HandlerFailed(f"{self._called} cannot be read: {error}.") from error
         value = value.strip()
         if not value or any(letter in value for letter in "\r\n\0"):
-            raise UsageError(f"{self._called} must be one line, which {self!r} does not hold.")
+            raise HandlerFailed(f"{self._called} must be one line, which {self!r} does not hold.")
         return value
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """`Did you mean …?`, or, where no word is near, those that there are."""
+    words = sorted(known)
+    near = _near(word, words)
+    return f"Did you mean {near}?" if near else f"There are {', '.join(words)}."
+
+
+def _near(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - only whoever mistyped pays for it
 
     by_bare = {_bare(one): one for one in known}
     near = get_close_matches(_bare(word), by_bare, 1)
-    if near:
-        return f"Did you mean {by_bare[near[0]]}?"
-    return f"There are {', '.join(sorted(by_bare.values()))}."
+    return by_bare[near[0]] if near else ""
 
 
 def _bare(word: str) -> str:

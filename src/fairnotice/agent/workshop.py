@@ -7,7 +7,6 @@ handler see each other.
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
 from fairnotice.agent import records as law
 from fairnotice.agent.handlers.handler import Handler
@@ -20,18 +19,6 @@ from fairnotice.client.document import Document, Event
 from fairnotice.clock import Clock
 
 log = logging.getLogger("fairnotice.agent")
-
-
-class Service(Protocol):
-    """What an agent needs of a client; ScheduledEvents is one."""
-
-    def now(self) -> "object":
-        """The instant at the service."""
-        ...
-
-    def approve(self, *events: Event | str) -> None:
-        """Approve these."""
-        ...
 
 
 class Workshop:

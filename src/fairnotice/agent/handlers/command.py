@@ -14,16 +14,17 @@ from fairnotice.agent.tables import Table
 
 def make(table: Table) -> "Command":
     """The handler of this table."""
-    prepare, recover = table.command("prepare", ()), table.command("recover", ())
-    if not (prepare or recover):
-        raise table.refuse("give prepare or recover, or both: the command lines to run.")
-    return Command(
-        prepare,
-        recover,
+    made = Command(
+        table.command("prepare", ()),
+        table.command("recover", ()),
         table.texts("environment"),
         table.text("directory", "") or None,
         table.seconds("grace_seconds", processes.GRACE_SECONDS, zero=True),
     )
+    table.done()
+    if not ("prepare" in table or "recover" in table):
+        raise table.refuse("give prepare or recover, or both: the command lines to run.")
+    return made
 
 
 class Command(Handler):

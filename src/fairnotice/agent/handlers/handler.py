@@ -10,12 +10,10 @@ half way; both must be right.
 """
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from fairnotice.client.document import Event
 from fairnotice.clock import Clock
-
-if TYPE_CHECKING:
-    from fairnotice.client.document import Event
 
 PREPARE = "prepare"
 RECOVER = "recover"
@@ -24,7 +22,7 @@ RECOVER = "recover"
 class Call(NamedTuple):
     """What a handler is told."""
 
-    event: "Event"
+    event: Event
     vm: str
     phase: str
     # On the clock's monotonic; the plan goes on without the handler afterwards.
@@ -50,43 +48,57 @@ class Call(NamedTuple):
         """Why `going_on` says no, for a sentence."""
         return "it was told to end" if self.stopping.is_set() else "its time was over"
 
-    def environment(self) -> dict[str, str]:
-        """What a command is told, as variables; empty where the event does not say."""
+    def facts(self) -> dict[str, object]:
+        """What there is to tell of the event and of this VM; None where the event does not say."""
         event = self.event
-        duration = event.duration_seconds
+        not_before = event.not_before
         return {
-            "FAIRNOTICE_EVENT_ID": event.id,
-            "FAIRNOTICE_EVENT_TYPE": event.type,
-            "FAIRNOTICE_EVENT_STATUS": event.status,
-            "FAIRNOTICE_EVENT_SOURCE": event.source,
-            "FAIRNOTICE_NOT_BEFORE": instant(self),
-            "FAIRNOTICE_DURATION_SECONDS": "" if duration is None else str(duration),
-            "FAIRNOTICE_DESCRIPTION": event.description.replace("\0", ""),
-            "FAIRNOTICE_RESOURCES": " ".join(event.resources),
-            "FAIRNOTICE_VM": self.vm,
-            "FAIRNOTICE_PHASE": self.phase,
-            "FAIRNOTICE_REMAINING_SECONDS": str(int(self.remaining_seconds())),
+            "event_id": event.id,
+            "event_type": event.type,
+            "event_status": event.status,
+            "event_source": event.source,
+            "not_before": f"{not_before:%Y-%m-%dT%H:%M:%SZ}" if not_before else None,
+            "duration_seconds": event.duration_seconds,
+            "description": event.description,
+            "resources": list(event.resources),
+            "vm": self.vm,
+            "phase": self.phase,
+            "remaining_seconds": int(self.remaining_seconds()),
         }
 
+    def environment(self) -> dict[str, str]:
+        """The facts as variables for a command: FAIRNOTICE_EVENT_ID and so on."""
+        facts = {**self.facts(), "resources": " ".join(self.event.resources)}
+        return {
+            f"FAIRNOTICE_{name.upper()}": "" if fact is None else str(fact).replace("\0", "")
+            for name, fact in facts.items()
+        }
 
-def instant(call: Call) -> str:
-    """NotBefore as RFC 3339 writes it, in UTC; empty where the event has none."""
-    not_before = call.event.not_before
-    return not_before.strftime("%Y-%m-%dT%H:%M:%SZ") if not_before else ""
+    def sentence(self) -> str:
+        """The facts for a person, in one line."""
+        event = self.event
+        when = f" not before {event.not_before:%Y-%m-%d %H:%M:%S} UTC" if event.not_before else ""
+        told = f"{self.phase} {self.vm}: {event.type} ({event.status}){when}: {event.description}"
+        return one_line(told)
+
+
+def one_line(text: str) -> str:
+    """The text with every line end and control character as a space."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
 
 
 class Handler(Protocol):
     """One thing to do before and after an event. Whoever inherits from this writes what it does."""
 
-    def prepare(self, call: Call) -> None:
+    def prepare(self, call: Call) -> None:  # noqa: ARG002 - for those who inherit
         """Make ready for the event; HandlerFailed where that cannot be."""
         return
 
-    def recover(self, call: Call) -> None:
+    def recover(self, call: Call) -> None:  # noqa: ARG002 - for those who inherit
         """Undo what `prepare` did, and nothing else."""
         return
 
-    def open(self, prepared: bool) -> None:  # noqa: FBT001 - the agent says it in one word
+    def open(self, prepared: bool) -> None:  # noqa: ARG002, FBT001 - the same
         """The agent starts; `prepared` if it was left so in an earlier life of the agent."""
         return
 

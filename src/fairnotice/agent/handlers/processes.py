@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from fairnotice.agent.handlers.handler import Call
+from fairnotice.agent.handlers.handler import Call, one_line
 from fairnotice.errors import HandlerFailed
 
 GRACE_SECONDS = 2.0
@@ -35,51 +35,66 @@ def run(
     environment: Mapping[str, str] | None = None,
     directory: str | None = None,
     grace_seconds: float = GRACE_SECONDS,
-) -> None:
-    """Return when the command has ended well; HandlerFailed says how else it ended."""
-    ended, said = _run(command, call, environment, directory, grace_seconds)
-    if ended != 0:
-        how = f"ended with {ended}" if ended > 0 else f"was killed by signal {-ended}"
-        raise HandlerFailed(f"{command[0]} {how}{said}.")
+) -> str:
+    """What the command said last, when it has ended well; HandlerFailed says how else it ended."""
+    code, said = _run(command, call, environment or {}, directory, grace_seconds)
+    if code != 0:
+        how = f"ended with {code}" if code > 0 else f"was killed by signal {-code}"
+        raise HandlerFailed(f"{command[0]} {how}{_quoted(said)}.")
+    return said
 
 
 def succeeds(command: Sequence[str], call: Call) -> bool:
     """Whether the command ends with 0: the answer to a question. HandlerFailed as `run` says."""
-    return _run(command, call, None, None, GRACE_SECONDS)[0] == 0
+    return _run(command, call, {}, None, GRACE_SECONDS)[0] == 0
+
+
+def until_term(call: Call, grace_seconds: float = GRACE_SECONDS) -> float:
+    """How many seconds a command that begins now has before it gets TERM."""
+    left = call.remaining_seconds()
+    return left - _kill_seconds(left) - min(grace_seconds, left * _GRACE_PART)
+
+
+def _kill_seconds(left: float) -> float:
+    return min(_KILL_SECONDS, left * _KILL_PART)
 
 
 def _run(
     command: Sequence[str],
     call: Call,
-    environment: Mapping[str, str] | None,
+    environment: Mapping[str, str],
     directory: str | None,
     grace_seconds: float,
 ) -> tuple[int, str]:
     """Its code, and what it said last; HandlerFailed where it could not end by itself."""
-    total = call.remaining_seconds()
     if not call.going_on():
         raise HandlerFailed(f"{command[0]} was not run: {call.why_ended()}.")
-    process = _started(command, call, environment, directory)
+    kill_at = call.deadline - _kill_seconds(call.remaining_seconds())
+    patience = until_term(call, grace_seconds)
+    term_at = call.clock.monotonic() + patience
+    told = {"FAIRNOTICE_REMAINING_SECONDS": str(int(patience)), **environment}
+    process = _started(command, {**os.environ, **call.environment(), **told}, directory)
     output = _Output(process)
-    kill_at = call.deadline - min(_KILL_SECONDS, total * _KILL_PART)
-    term_at = kill_at - min(grace_seconds, total * _GRACE_PART)
     if not _ended_by(process, call, term_at, heed_stopping=True):
-        why = call.why_ended() if call.stopping.is_set() else "its time was over"
+        why = "it was told to end" if call.stopping.is_set() else "its time was over"
         _end(process, call, min(kill_at, call.clock.monotonic() + grace_seconds))
-        raise HandlerFailed(f"{command[0]} was ended: {why}{output.said()}.")
+        raise HandlerFailed(f"{command[0]} was ended: {why}{_quoted(output.said())}.")
     return process.returncode, output.said()
 
 
+def _quoted(said: str) -> str:
+    """`: …` with the end of it in one line, or nothing."""
+    shown = one_line(said)[-_SAID_LETTERS:].strip(" .")
+    return f": {shown}" if shown else ""
+
+
 def _started(
-    command: Sequence[str],
-    call: Call,
-    environment: Mapping[str, str] | None,
-    directory: str | None,
+    command: Sequence[str], environment: Mapping[str, str], directory: str | None
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(  # noqa: S603 - to run what the owner of this VM configured
             list(command),
-            env={**os.environ, **call.environment(), **(environment or {})},
+            env=environment,
             cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -142,9 +157,6 @@ class _Output:
                 self._kept.extend(piece)
 
     def said(self) -> str:
-        """`: …` with the last of it in one line, or nothing."""
+        """The last of it."""
         self._reader.join(_LOOK_SECONDS)
-        text = bytes(self._kept.copy()).decode("utf-8", errors="replace")
-        shown = "".join(letter if letter.isprintable() else " " for letter in text)
-        shown = " ".join(shown.split())[-_SAID_LETTERS:].rstrip(".")
-        return f": {shown}" if shown else ""
+        return bytes(self._kept.copy()).decode("utf-8", errors="replace")

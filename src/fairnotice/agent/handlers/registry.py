@@ -6,7 +6,9 @@ takes the settings of the table and returns a Handler (docs/guides/own-handlers.
 
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
+from urllib.parse import quote
 
 from fairnotice.agent.handlers.handler import Handler
 from fairnotice.agent.tables import Table, nearest
@@ -37,13 +39,19 @@ def kinds() -> tuple[str, ...]:
     return tuple(sorted({*_BUILT_IN, *_entry_points()}))
 
 
-def make(kind: str, settings: Mapping[str, object], name: str) -> Handler:
-    """The handler of `[handler.NAME]`; UsageError with a sentence where its settings cannot be."""
+def make(
+    kind: str, settings: Mapping[str, object], name: str, state: Path | None = None
+) -> Handler:
+    """The handler of `[handler.NAME]`; UsageError with a sentence where its settings cannot be.
+
+    `state` is the agent's directory: what a handler must know to recover after the agent has begun
+    anew is kept there. Without one it is known in this life of the agent only.
+    """
     where = f"[handler.{name}]"
     own = {key: value for key, value in settings.items() if key not in _OF_THE_PLAN}
     if kind in _BUILT_IN:
         module = import_module(f"fairnotice.agent.handlers.{kind.replace('-', '_')}")
-        table = Table(where, own)
+        table = Table(where, own, state and state / "handlers" / f"{quote(name, safe='')}.json")
         handler = cast("Handler", module.make(table))
         table.done()
         return handler
