@@ -72,8 +72,8 @@ class Agent:
                 config.rules,
                 handlers,
                 Limits(config.margin_seconds, config.limits),
-                clock,
-                self._told,
+                clock=clock,
+                told=self._told,
             )
             self.shop.rendezvous = place
             self.shop.takeover_seconds = config.takeover_seconds

@@ -13,7 +13,7 @@ from fairnotice.errors import UsageError
 
 _REQUEST_BYTES_MAX = 8192
 _REQUEST_SECONDS = 5.0
-# name: (type, meaning)
+# Of each: its type, and what it means.
 FAMILIES = {
     "fairnotice_agent_ready": ("gauge", "1 while it watches and nothing is prepared"),
     "fairnotice_agent_plans": ("gauge", "events with a plan that is not over"),

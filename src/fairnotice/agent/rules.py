@@ -113,7 +113,7 @@ class Course:
         made = {"acknowledge": Acknowledge, "on_failure": OnFailure, "when_short": WhenShort}
         read = {**made, "leader": Leader, "prepare": tuple, "recover": tuple}
         known = {field.name for field in fields(cls)}
-        return cls(**{key: read.get(key, _as_it_is)(row[key]) for key in row if key in known})  # type: ignore[arg-type, operator]
+        return cls(**{key: read.get(key, _as_it_is)(row[key]) for key in row if key in known})  # type: ignore[arg-type]
 
 
 def _as_it_is(value: object) -> object:

@@ -87,7 +87,7 @@ class Runner(threading.Thread):
             except Unavailable as error:
                 log.error("event %s: %s", self._event, error)
                 self._shop.ending.wait(AGAIN_SECONDS)
-            except Exception:
+            except Exception:  # noqa: BLE001 - see below
                 # The other plans go on, and this one tries again: nobody else would.
                 log.exception("event %s: a fault of the agent", self._event)
                 self._shop.ending.wait(AGAIN_SECONDS)
@@ -190,7 +190,10 @@ class Runner(threading.Thread):
         came: list[tuple[Outcome, str]] = []
         finished = threading.Event()
         work = threading.Thread(
-            target=self._work, args=(name, call, came, finished), name=f"handler {name}", daemon=True
+            target=self._work,
+            args=(name, call, came, finished),
+            name=f"handler {name}",
+            daemon=True,
         )
         work.start()
         while not finished.wait(min(LOOK_SECONDS, call.remaining_seconds() + LATE_SECONDS)):
@@ -215,7 +218,7 @@ class Runner(threading.Thread):
             came.append((Outcome.DONE, ""))
         except (HandlerFailed, UsageError, Unavailable) as error:
             came.append((Outcome.FAILED, str(error)))
-        except Exception as error:  # whatever another package's handler raises
+        except Exception as error:  # noqa: BLE001 - whatever another package's handler raises
             log.exception("handler %s: a fault of its own", name)
             came.append((Outcome.FAILED, repr(error)))
         finished.set()

@@ -30,6 +30,7 @@ class Workshop:
         rules: Iterable[Rule],
         handlers: Mapping[str, Handler],
         limits: Limits,
+        *,
         clock: Clock,
         told: Callable[[Line], None] = lambda _: None,
     ) -> None:
