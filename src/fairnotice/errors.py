@@ -7,7 +7,10 @@
     ├── Unavailable           nobody's fault: it cannot be done now, and may be later
     │   ├── StoreInUse          another process holds the database
     │   ├── LeadLost            another control plane has taken over; this one's word is old
-    │   └── JournalMoved        the journal holds what this process does not know of
+    │   ├── JournalMoved        the journal holds what this process does not know of
+    │   ├── AgentRuns           in a VM: another agent holds the journal
+    │   ├── JournalDamaged      in a VM: the agent's journal says less than was done
+    │   └── RendezvousFailed    in a VM: where the VMs of an event meet cannot be reached
     ├── ClientError           in a VM: the metadata service did not give what it was asked for
     │   ├── NoEndpoint          none was found
     │   ├── BadAnswer           it answered something that is not what it should be
@@ -65,6 +68,18 @@ class LeadLost(Unavailable):
 
 class JournalMoved(Unavailable):
     """The journal goes on beyond what this process knows: it has to load the state anew."""
+
+
+class AgentRuns(Unavailable):
+    """Another agent runs in this VM, and one is enough."""
+
+
+class JournalDamaged(Unavailable):
+    """The agent's journal is damaged, and not by a crash: somebody has to look what is prepared."""
+
+
+class RendezvousFailed(Unavailable):
+    """The place where the VMs of an event say that they are ready cannot be reached."""
 
 
 class ClientError(FairnoticeError):
