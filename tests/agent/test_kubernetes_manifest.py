@@ -44,7 +44,7 @@ def test_the_manifest_fits_its_schema():
     ],
 )
 def test_a_manifest_that_does_not_fit_is_found(spoil):
-    """A key in small letters, an image without a version, a number for a quantity …"""
+    """A key in small letters, an image without a version, a number for a quantity."""
     document = copy.deepcopy(documents()["DaemonSet"])
     spoil(document["spec"]["template"]["spec"])
     assert not jsonschema_rs.validator_for(SCHEMA).is_valid(document)
