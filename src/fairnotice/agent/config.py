@@ -47,11 +47,12 @@ class HandlerTable:
 class Config:
     """All that an agent is told."""
 
+    # Where the journal is.
+    state: Path
     # None: asked from the metadata service.
     vm: str | None = None
     # None: it is found.
     url: str | None = None
-    state: Path = field(default_factory=lambda: default_state())
     margin_seconds: float = MARGIN_SECONDS
     metrics: tuple[str, int] | None = None
     ready_file: Path | None = None
@@ -211,7 +212,7 @@ def _course(table: Table, name: str, lists: Mapping[str, tuple[str, ...] | None]
         on_failure=_word(table, "on_failure", OnFailure.GO_ON),
         when_short=_word(table, "when_short", WhenShort.SKIP),
         leader=_word(table, "leader", Leader.FIRST),
-        recover_again=table.flag("recover_again", default=False),
+        recover_again=table.flag("recover_again", default=True),
     )
 
 
