@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from fairnotice.client import pace
@@ -151,11 +151,11 @@ class Session:
             ask = partial(self._ask, Request(self._target, body=body))
             yield from self._patiently(ask, patience_seconds)
 
-    def instance(self, patience_seconds: float) -> Call[dict[str, object]]:
+    def instance(self, patience_seconds: float) -> Call[dict[str, Any]]:
         """Ask what this VM is."""
         return (yield from self._patiently(self._instance, patience_seconds))
 
-    def _instance(self) -> Call[dict[str, object]]:
+    def _instance(self) -> Call[dict[str, Any]]:
         answer = yield from self._ask(Request(_INSTANCE))
         return read_object(answer.body)
 
