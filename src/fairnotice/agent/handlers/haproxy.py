@@ -90,12 +90,20 @@ class Haproxy(Handler):
         self._notes.release(call.event.id)
 
     def _wait_for_sessions(self, call: Call) -> None:
-        while left := {
-            server: found.sessions for server, found in self._all(call).items() if found.sessions
-        }:
-            if not call.wait(self._poll_seconds):
-                told = " and ".join(f"{count} of {server}" for server, count in left.items())
-                raise HandlerFailed(f"Sessions were left, {told}: {call.why_ended()}.")
+        left: dict[str, int] = {}
+        # A server that was chosen just before the order has its session just after it: so the wait
+        # comes before the look.
+        while call.wait(self._poll_seconds):
+            left = self._left(call)
+            if not left:
+                return
+        told = " and ".join(f"{count} of {server}" for server, count in left.items())
+        told = told or "nobody looked how many"
+        raise HandlerFailed(f"Sessions were left, {told}: {call.why_ended()}.")
+
+    def _left(self, call: Call) -> dict[str, int]:
+        """The servers that have sessions, with how many."""
+        return {server: one.sessions for server, one in self._all(call).items() if one.sessions}
 
     def _all(self, call: Call, only: tuple[str, ...] = ()) -> dict[str, _Found]:
         """The servers as they are."""

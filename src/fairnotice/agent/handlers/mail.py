@@ -4,10 +4,11 @@ Over STARTTLS unless told otherwise. It is tried until the deadline while the ma
 says that it is busy (4yz); the Message-ID stays the same, so that no mailbox shows it twice.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fairnotice.agent.handlers.handler import PREPARE, Call, Handler, one_line
-from fairnotice.agent.handlers.patience import Again, keep_trying, tls
+from fairnotice.agent.handlers.patience import Again, again, keep_trying, tls
 from fairnotice.agent.tables import Secret, Table
 from fairnotice.errors import HandlerFailed
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from email.message import EmailMessage
     from smtplib import SMTP
 
+# Who was refused, with the code and what was said.
+Replies = Mapping[str, tuple[int, bytes | str]]
 _PERMANENT = 500
 _SECURITY = ("starttls", "tls", "plain")
 
@@ -98,21 +101,31 @@ class Mail(Handler):
         return message
 
     def _send(self, message: "EmailMessage") -> None:
-        from smtplib import SMTPException, SMTPResponseException  # noqa: PLC0415 - the same
+        import smtplib  # noqa: PLC0415 - the same
 
         try:
             with self._connected() as server:
                 if self._password is not None:
                     server.login(self._user, self._password.read())
-                server.send_message(message)
-        except SMTPResponseException as error:
-            said = one_line(_text(error.smtp_error))
-            sentence = f"{self._server[0]} answered {error.smtp_code}: {said}."
-            if error.smtp_code >= _PERMANENT:
-                raise HandlerFailed(f"The mail was refused: {sentence}") from error
-            raise Again(sentence) from error
-        except (OSError, SMTPException) as error:
-            raise Again(f"{self._server[0]}: {type(error).__name__} {error}.") from error
+                refused = server.send_message(message)
+        except smtplib.SMTPNotSupportedError as error:
+            raise HandlerFailed(f"{self._server[0]}: {error}") from error
+        except smtplib.SMTPResponseException as error:
+            raise self._judged({"it": (error.smtp_code, error.smtp_error)}) from error
+        except smtplib.SMTPRecipientsRefused as error:
+            raise self._judged(error.recipients) from error
+        except (OSError, smtplib.SMTPException) as error:
+            raise again(error) from error
+        if refused:
+            # The others have it already; to try again would send it to them twice.
+            raise HandlerFailed(f"The mail was sent, but one was not taken: {_replies(refused)}.")
+
+    def _judged(self, replies: Replies) -> Exception:
+        """What the server's replies mean: whether it is worth trying again."""
+        sentence = f"{self._server[0]} answered {_replies(replies)}."
+        if all(code >= _PERMANENT for code, _ in replies.values()):
+            return HandlerFailed(f"The mail was refused: {sentence}")
+        return Again(sentence)
 
     def _connected(self) -> "SMTP":
         from smtplib import SMTP, SMTP_SSL  # noqa: PLC0415 - the same
@@ -140,6 +153,13 @@ def _told(fact: object) -> str:
     if fact is None:
         return "not told"
     return one_line(", ".join(map(str, fact)) if isinstance(fact, list) else str(fact))
+
+
+def _replies(replies: Replies) -> str:
+    """`night@example.com: 550 who?` for each."""
+    return ", ".join(
+        f"{whom}: {code} {one_line(_text(said))}" for whom, (code, said) in replies.items()
+    )
 
 
 def _text(said: bytes | str) -> str:

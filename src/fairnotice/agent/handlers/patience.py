@@ -80,6 +80,15 @@ def keep_trying(call: Call, work: Callable[[], Answer], what: str) -> Answer:
         pause = min(pause * 2, _LAST_PAUSE_SECONDS)
 
 
+def again(error: Exception) -> Exception:
+    """What a failed connection is to be raised as: a certificate gets no better by asking again."""
+    sentence = f"{type(error).__name__} {error}."
+    # By its name, because `ssl` is loaded only where TLS is used.
+    if type(error).__name__ == "SSLCertVerificationError":
+        return HandlerFailed(f"The other side is not who it says: {sentence}")
+    return Again(sentence)
+
+
 def tls(ca_file: str | None) -> "SSLContext":
     """What a connection is checked with; HandlerFailed where the file cannot be used."""
     import ssl  # noqa: PLC0415 - megabytes, which only those with TLS pay for

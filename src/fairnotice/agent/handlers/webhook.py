@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from fairnotice.agent.handlers.handler import Call, Handler, one_line
-from fairnotice.agent.handlers.patience import Again, keep_trying, tls
+from fairnotice.agent.handlers.patience import Again, again, keep_trying, tls
 from fairnotice.agent.tables import Secret, Table
 from fairnotice.errors import HandlerFailed
 
@@ -109,7 +109,7 @@ class Webhook(Handler):
                 connection.request("POST", place, body, headers)
                 _judge(connection.getresponse())
             except (OSError, HTTPException) as error:
-                raise Again(f"{type(error).__name__} {error}.") from error
+                raise again(error) from error
 
     def _connection(self) -> "HTTPConnection":
         from http.client import HTTPConnection, HTTPSConnection  # noqa: PLC0415 - the same
