@@ -149,7 +149,7 @@ class Agent:
     def _say_trouble(self, sentence: str) -> None:
         """Once, for as long as it is the same."""
         if sentence != self._trouble:
-            log.warning("%s It is tried again.", sentence)
+            log.warning("%s; it is tried again", sentence.rstrip("."))
             self._trouble = sentence
             self._tell_status("watches")
 

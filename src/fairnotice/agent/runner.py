@@ -269,7 +269,7 @@ class Runner(threading.Thread):
             self._tries += 1
             doubled = AGAIN_SECONDS * 2 ** min(self._tries - 1, 4)
             pause = min(max(told or 0.0, doubled), AGAIN_SECONDS_MAX)
-            log.warning("event %s: %s The go-ahead is tried again.", self._event, error)
+            log.warning("event %s: no go-ahead yet: %s", self._event, error)
             self._later(pause)
         else:
             self._settle("given")
