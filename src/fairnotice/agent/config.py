@@ -47,11 +47,12 @@ class HandlerTable:
 class Config:
     """All that an agent is told."""
 
+    # Where the journal is.
+    state: Path
     # None: asked from the metadata service.
     vm: str | None = None
     # None: it is found.
     url: str | None = None
-    state: Path = field(default_factory=lambda: default_state())
     margin_seconds: float = MARGIN_SECONDS
     metrics: tuple[str, int] | None = None
     ready_file: Path | None = None
@@ -179,7 +180,8 @@ def _rules(found: object, handlers: Mapping[str, HandlerTable]) -> tuple[Rule, .
 def _rule(number: int, values: Mapping[str, object], handlers: Mapping[str, HandlerTable]) -> Rule:
     called = values.get("name")
     where = f"[[rule]] {called!r}" if isinstance(called, str) else f"[[rule]] number {number}"
-    table = Table(where, values)
+    # An empty list is a wish, and no mistake: nothing is prepared, nothing recovered.
+    table = Table(where, {key: one for key, one in values.items() if one != []})
     lists = {key: _names(table, key, values.get(key), handlers) for key in ("prepare", "recover")}
     rule = Rule(_match(table), _course(table, f"rule {number}", lists))
     table.done()
@@ -211,7 +213,7 @@ def _course(table: Table, name: str, lists: Mapping[str, tuple[str, ...] | None]
         on_failure=_word(table, "on_failure", OnFailure.GO_ON),
         when_short=_word(table, "when_short", WhenShort.SKIP),
         leader=_word(table, "leader", Leader.FIRST),
-        recover_again=table.flag("recover_again", default=False),
+        recover_again=table.flag("recover_again", default=True),
     )
 
 
@@ -246,8 +248,8 @@ def _pattern(table: Table, key: str) -> re.Pattern[str] | None:
 def _names(
     table: Table, key: str, given: object, handlers: Mapping[str, HandlerTable]
 ) -> tuple[str, ...] | None:
-    """The handlers of a list; None where it is left out. An empty one is a wish: none at all."""
-    names = table.words(key, ()) if given != [] else ()
+    """The handlers of a list; None where it is left out."""
+    names = table.words(key, ())
     for name in names:
         if name not in handlers:
             near = nearest(name, handlers) if handlers else "There is no [handler.…] at all."

@@ -22,11 +22,11 @@ from fairnotice.client.document import Document
 from fairnotice.client.steps import Missed
 from fairnotice.client.sync import ScheduledEvents
 from fairnotice.clock import Clock
-from fairnotice.errors import ClientError
+from fairnotice.errors import ClientError, Unavailable
 
 # So often at least the document is looked at again, also where nothing is new.
 HEARTBEAT_SECONDS = 30.0
-NAME_AGAIN_SECONDS = 1.0
+AGAIN_SECONDS = 1.0
 
 
 def made_handlers(config: Config) -> dict[str, Handler]:
@@ -138,7 +138,7 @@ class Agent:
                 self._vm = vm_name(self._client)
             except ClientError as error:
                 self._say_trouble(str(error))
-                self.stop.wait(NAME_AGAIN_SECONDS)
+                self.stop.wait(AGAIN_SECONDS)
 
     # ---- What the service says ----
 
@@ -149,7 +149,7 @@ class Agent:
     def _say_trouble(self, sentence: str) -> None:
         """Once, for as long as it is the same."""
         if sentence != self._trouble:
-            log.warning("%s It is tried again.", sentence)
+            log.warning("%s; it is tried again", sentence.rstrip("."))
             self._trouble = sentence
             self._tell_status("watches")
 
@@ -159,21 +159,32 @@ class Agent:
         if self._trouble:
             log.warning("the metadata service answers again")
             self._trouble = ""
+        while not self._took_in(document):
+            if self.stop.wait(AGAIN_SECONDS):
+                return
+        if first:
+            log.info("watching %s as %s", self._client.url, self._vm)
+            status.tell_systemd("READY=1")
+        self._tell_status("watches")
+
+    def _took_in(self, document: Document) -> bool:
+        """Whether every plan knows of the document; not so while the disk is full."""
         shop = self.shop
         with shop.changed:
             shop.document = document
-            for event in document.events:
-                shop.meet(event, self._vm)
+            try:
+                for event in document.events:
+                    shop.meet(event, self._vm)
+            except Unavailable as error:
+                log.error("%s", error)
+                return False
             shop.forget_others()
             self._start_plans()
             for runner in self._runners.values():
                 runner.look()
             shop.wake()
             self._say_ready()
-        if first:
-            log.info("watching %s as %s", self._client.url, self._vm)
-            status.tell_systemd("READY=1")
-        self._tell_status("watches")
+        return True
 
     def _start_plans(self) -> None:
         """A thread for each event that is not over; with shop.changed held."""

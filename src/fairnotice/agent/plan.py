@@ -5,6 +5,7 @@ do but to wait. So a plan that was cut off anywhere goes on from its journal.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -19,7 +20,8 @@ RECOVER_SECONDS = 300.0
 SHORT_SECONDS = 10.0
 
 
-class Run(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Run:
     """Run this handler, for at most so long."""
 
     phase: Phase
@@ -27,29 +29,35 @@ class Run(NamedTuple):
     seconds: float
 
 
-class PassOver(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PassOver:
     """Do not run this handler; the step says why."""
 
     step: Step
 
 
-class Prepared(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Prepared:
     """Note that the preparation is over."""
 
 
-class GiveGoAhead(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GiveGoAhead:
     """See to it that the event is acknowledged."""
 
 
-class Gone(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Gone:
     """Note that the event is not shown any more."""
 
 
-class Over(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Over:
     """Note that nothing is left to do, ever."""
 
 
-class Wait(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Wait:
     """Nothing to do until something changes."""
 
 

@@ -100,8 +100,8 @@ class Course:
     on_failure: OnFailure = OnFailure.GO_ON
     when_short: WhenShort = WhenShort.SKIP
     leader: Leader = Leader.FIRST
-    # A recover that a crash has cut off is run once more.
-    recover_again: bool = False
+    # A recover that a crash has cut off is run once more: better twice than a VM left drained.
+    recover_again: bool = True
 
     def to_row(self) -> dict[str, object]:
         """As the journal keeps it."""

@@ -8,7 +8,7 @@ from fairnotice.agent import leader, plan
 from fairnotice.agent import records as law
 from fairnotice.agent.handlers.handler import Call
 from fairnotice.agent.leader import Say, Verdict
-from fairnotice.agent.plan import GiveGoAhead, Gone, Over, PassOver, Prepared, Run
+from fairnotice.agent.plan import GiveGoAhead, Gone, Over, PassOver, Prepared, Run, Wait
 from fairnotice.agent.records import Outcome, Phase, Record, Step
 from fairnotice.agent.rules import Leader
 from fairnotice.agent.workshop import Workshop, log
@@ -56,6 +56,7 @@ class Runner(threading.Thread):
         # Of the handler that is running: set when it must end now.
         self._stopping: threading.Event | None = None
         self._phase = Phase.PREPARE
+        self._deadline = 0.0
         # On the monotonic clock: when the go-ahead may be tried again.
         self._again_at = 0.0
         self._tries = 0
@@ -101,21 +102,21 @@ class Runner(threading.Thread):
                 return False
             seen, shown = shop.news, shop.shown(self._event)
             action = self._decide(record, shown)
-            if self._noted(action):
-                return True
-            if not isinstance(action, Run | GiveGoAhead):
+            waits = isinstance(action, Wait) or (
+                isinstance(action, Run) and not shop.take(action.handler)
+            )
+            if waits:
                 self._wait(seen)
                 return True
-            if isinstance(action, Run):
-                if not shop.take(action.handler):
-                    self._wait(seen)
-                    return True
-                self._begin(action)
-        if isinstance(action, Run):
-            self._run(action, record, shown or record.event)
-        else:
-            assert shown is not None, "only what is shown can be acknowledged"
-            self._go_ahead(record, shown)
+            self._note(action)
+        match action:
+            case Run():
+                self._run(action, record, shown or record.event)
+            case GiveGoAhead():
+                assert shown is not None, "only what is shown can be acknowledged"
+                self._go_ahead(record, shown)
+            case Over():
+                self._leave(record)
         return True
 
     def _decide(self, record: Record, shown: Event | None) -> plan.Action:
@@ -128,9 +129,11 @@ class Runner(threading.Thread):
             may_give=self._shop.clock.monotonic() >= self._again_at,
         )
 
-    def _noted(self, action: plan.Action) -> bool:
-        """Write down what needs no more than that; whether it was so."""
+    def _note(self, action: plan.Action) -> None:
+        """Write down what is going to be done, or what there is to know."""
         match action:
+            case Run():
+                self._begin(action)
             case PassOver(step):
                 self._shop.write(law.ended(self._event, step))
             case Prepared():
@@ -138,11 +141,7 @@ class Runner(threading.Thread):
             case Gone():
                 self._shop.write(law.gone(self._event))
             case Over():
-                self._leave()
                 self._shop.write(law.over(self._event))
-            case _:
-                return False
-        return True
 
     def _wait(self, seen: int) -> None:
         """Until something is new, or the go-ahead may be tried again."""
@@ -156,6 +155,7 @@ class Runner(threading.Thread):
 
     def _begin(self, action: Run) -> None:
         self._stopping, self._phase = threading.Event(), action.phase
+        self._deadline = self._shop.clock.monotonic() + action.seconds
         try:
             self._shop.write(law.begun(self._event, action.phase, action.handler))
         except Unavailable:
@@ -166,8 +166,7 @@ class Runner(threading.Thread):
     def _run(self, action: Run, record: Record, event: Event) -> None:
         shop, stopping = self._shop, self._stopping
         assert stopping is not None, "it was begun"
-        deadline = shop.clock.monotonic() + action.seconds
-        call = Call(event, record.vm, action.phase, deadline, shop.clock, stopping)
+        call = Call(event, record.vm, action.phase, self._deadline, shop.clock, stopping)
         outcome, why = self._carried_out(action.handler, call)
         step = Step(action.phase, action.handler, outcome, why)
         while True:
@@ -270,7 +269,7 @@ class Runner(threading.Thread):
             self._tries += 1
             doubled = AGAIN_SECONDS * 2 ** min(self._tries - 1, 4)
             pause = min(max(told or 0.0, doubled), AGAIN_SECONDS_MAX)
-            log.warning("event %s: %s The go-ahead is tried again.", self._event, error)
+            log.warning("event %s: no go-ahead yet: %s", self._event, error)
             self._later(pause)
         else:
             self._settle("given")
@@ -282,10 +281,9 @@ class Runner(threading.Thread):
         with self._shop.changed:
             self._shop.write(law.acknowledged(self._event, how))
 
-    def _leave(self) -> None:
-        """Take back that this VM is ready; whoever comes to this event again begins anew."""
+    def _leave(self, record: Record) -> None:
+        """Take back that this VM is ready: nobody comes to this event again."""
         shop = self._shop
-        record = shop.journal.records[self._event]
         if shop.rendezvous is None or record.course.leader is not Leader.RENDEZVOUS:
             return
         try:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from fairnotice.client import steps
 from fairnotice.client.changes import Change, Position
@@ -89,7 +89,7 @@ class AsyncScheduledEvents:
         """Let these begin, each an event or its id. Raises ClientError."""
         await self._run(self._session.approve(events, patience_seconds))
 
-    async def instance(self, *, patience_seconds: float = 0.0) -> dict[str, object]:
+    async def instance(self, *, patience_seconds: float = 0.0) -> dict[str, Any]:
         """What this VM is."""
         return await self._run(self._session.instance(patience_seconds))
 

@@ -8,6 +8,7 @@ import json
 import math
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from fairnotice.client.instants import read_instant
 from fairnotice.errors import BadAnswer
@@ -77,7 +78,7 @@ def read_document(body: bytes) -> Document:
     return Document(number, tuple(events.values()))
 
 
-def read_object(body: bytes) -> dict[str, object]:
+def read_object(body: bytes) -> dict[str, Any]:
     """The JSON object that these bytes are, control characters and all. Raises BadAnswer."""
     if not body:
         raise BadAnswer("The answer has an empty body.")

@@ -19,6 +19,8 @@ CONNECT_SECONDS = 3.0
 POLL_SECONDS = 1.0
 # Between any two requests: Azure allows five in a second.
 APART_SECONDS = 0.2
+# So long there must have been nothing but empty bodies, until they are taken for no events.
+EMPTY_MEANS_NONE_SECONDS = 300.0
 # Between a failure and the next request, also where Retry-After wants more.
 BACKOFF_SECONDS_MAX = 10.0
 _FIRST_BACKOFF_SECONDS = 1.0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from fairnotice.client import pace
@@ -138,7 +138,9 @@ class Session:
 
     def _get(self) -> Call[Document]:
         answer = yield from self._ask(Request(self._target))
-        return self._document(answer)
+        document = read_document(answer.body)
+        self._settled = True
+        return document
 
     def approve(self, events: Iterable[Event | str], patience_seconds: float) -> Call[None]:
         """Approve these, as many in one request as it takes."""
@@ -149,11 +151,11 @@ class Session:
             ask = partial(self._ask, Request(self._target, body=body))
             yield from self._patiently(ask, patience_seconds)
 
-    def instance(self, patience_seconds: float) -> Call[dict[str, object]]:
+    def instance(self, patience_seconds: float) -> Call[dict[str, Any]]:
         """Ask what this VM is."""
         return (yield from self._patiently(self._instance, patience_seconds))
 
-    def _instance(self) -> Call[dict[str, object]]:
+    def _instance(self) -> Call[dict[str, Any]]:
         answer = yield from self._ask(Request(_INSTANCE))
         return read_object(answer.body)
 
@@ -176,6 +178,7 @@ class Session:
     def documents(self, heartbeat_seconds: float | None) -> Stream:
         """Each new document, and each try that gave none. It never ends."""
         pacing = pace.Pace(_chance)
+        reader = _Reader()
         known: Document | None = None
         etag = ""
         told_at = 0.0
@@ -183,8 +186,10 @@ class Session:
             asked_at = self._clock.monotonic()
             try:
                 answer = yield from self._ask_for_news(etag, heartbeat_seconds)
+                now = self._clock.monotonic()
                 # A 304 is only taken where an ETag was sent, and so a document is known.
-                document = known if answer.status == _NOT_MODIFIED else self._document(answer)
+                unchanged = answer.status == _NOT_MODIFIED
+                document = known if unchanged else reader.read(answer.body, now)
             except ClientError as error:
                 seconds = pacing.failed(_retry_after_seconds(error))
                 yield Missed(error, pacing.failures, seconds)
@@ -193,7 +198,7 @@ class Session:
             applied = "wait" in answer.headers.get("preference-applied", "").lower()
             pacing.heard(applied=applied, could_wait=bool(etag))
             etag = answer.headers.get("etag", "")
-            now = self._clock.monotonic()
+            self._settled = True
             due = heartbeat_seconds is not None and now - told_at >= heartbeat_seconds
             if document is not None and (document != known or due):
                 known, told_at = document, now
@@ -231,11 +236,6 @@ class Session:
         if outcome.status != _OK:
             raise _error(outcome, date)
         return outcome
-
-    def _document(self, answer: Answer) -> Document:
-        document = read_document(answer.body)
-        self._settled = True
-        return document
 
     def _answer_seconds(self) -> float:
         usual = pace.ANSWER_SECONDS if self._settled else pace.FIRST_ANSWER_SECONDS
@@ -282,6 +282,28 @@ class Session:
 def _chance() -> float:
     """From 0 up to 1, of the system: the module `random` would cost memory for one number."""
     return int.from_bytes(os.urandom(2), "big") / _TWO_BYTES
+
+
+class _Reader:
+    """Reads the bodies of one stream.
+
+    Some of Azure's nodes answered with an empty body, for months, wherever there was no event; and
+    any service may do so by mistake while there is one. So an empty body says nothing, until there
+    has been nothing else for a long time.
+    """
+
+    def __init__(self) -> None:
+        self._empty_since: float | None = None
+
+    def read(self, body: bytes, now: float) -> Document:
+        """The document. Raises BadAnswer."""
+        if body:
+            self._empty_since = None
+        elif self._empty_since is None:
+            self._empty_since = now
+        elif now - self._empty_since >= pace.EMPTY_MEANS_NONE_SECONDS:
+            return Document(0)
+        return read_document(body)
 
 
 class Watching:

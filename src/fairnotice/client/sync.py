@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from fairnotice.client import steps
 from fairnotice.client.changes import Change, Position
@@ -99,7 +99,7 @@ class ScheduledEvents:
         """
         self._run(self._session.approve(events, patience_seconds))
 
-    def instance(self, *, patience_seconds: float = 0.0) -> dict[str, object]:
+    def instance(self, *, patience_seconds: float = 0.0) -> dict[str, Any]:
         """What this VM is: `instance()["compute"]["name"]` is its name in Resources."""
         return self._run(self._session.instance(patience_seconds))
 
