@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from fairnotice.agent.handlers.handler import Call, Handler, one_line
+from fairnotice.agent.handlers.handler import Call, Teller, one_line
 from fairnotice.agent.handlers.patience import Again, again, keep_trying, tls
 from fairnotice.agent.tables import Secret, Table
 from fairnotice.errors import HandlerFailed
@@ -62,7 +62,7 @@ def _checked_headers(table: Table) -> dict[str, str]:
     return headers
 
 
-class Webhook(Handler):
+class Webhook(Teller):
     """Posts what is going to happen, and what is over."""
 
     def __init__(
@@ -82,15 +82,8 @@ class Webhook(Handler):
         self._timeout_seconds = timeout_seconds
         self._ca_file = ca_file
 
-    def prepare(self, call: Call) -> None:
-        """Tell that it is going to happen."""
-        self._tell(call)
-
-    def recover(self, call: Call) -> None:
-        """Tell that it is over."""
-        self._tell(call)
-
-    def _tell(self, call: Call) -> None:
+    def tell(self, call: Call) -> None:
+        """Post it, until it is taken or the time is over."""
         body = json.dumps(cloud_event(call)).encode()
         headers = {**self._headers, "Content-Type": "application/cloudevents+json; charset=utf-8"}
         if self._secret is not None:
