@@ -38,9 +38,11 @@ class Checkpoint(Handler):
 
     def recover(self, call: Call) -> None:
         """Restore what was saved."""
-        if self._restore and _THING in self._notes.things(call.event.id):
-            self._run(self._restore, call)
+        saved = _THING in self._notes.things(call.event.id)
+        # Once: what fails is told, and is not tried after another event with what is old by then.
         self._notes.release(call.event.id)
+        if self._restore and saved:
+            self._run(self._restore, call)
 
     def _run(self, command: tuple[str, ...], call: Call) -> None:
         seconds = str(int(processes.until_term(call, self._grace_seconds)))

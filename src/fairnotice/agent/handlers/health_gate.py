@@ -12,8 +12,6 @@ from fairnotice.agent.tables import Table
 from fairnotice.errors import HandlerFailed
 
 _THING = "gate"
-# An event of an earlier life whose id nobody wrote down.
-_UNKNOWN = ""
 
 
 def make(table: Table) -> "HealthGate":
@@ -42,7 +40,8 @@ class HealthGate(Handler):
         if not prepared:
             self._notes.forget()
         elif not self._notes.held(_THING):
-            self._notes.hold(_UNKNOWN, _THING, "open")
+            # The journal knows of an event that nobody wrote down here.
+            self._notes.hold("", _THING, "open")
         try:
             self._listener = Listener(self._listen, self._answer)
         except OSError as error:
@@ -81,5 +80,4 @@ class HealthGate(Handler):
 
     def recover(self, call: Call) -> None:
         """Answer 200 again, unless another event holds it."""
-        self._notes.release(_UNKNOWN)
         self._notes.release(call.event.id)

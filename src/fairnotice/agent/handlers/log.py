@@ -100,6 +100,7 @@ def _send(path: str, datagram: bytes) -> None:
 
 def _append(file: Path, line: bytes) -> None:
     """One write at the end: whoever else writes there does not mix with it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
     try:
         os.write(descriptor, line)
