@@ -33,7 +33,7 @@ lease {
     ),
     "NetworkManager": (
         "run/NetworkManager/devices/2",
-        "[device]\nmanaged=true\n[dhcp4]\nprivate_245=7f:00:00:01\nprivate_249=00\n",
+        "[device]\nmanaged=true\n[dhcp4]\ndhcp4.private_245=7f:00:00:01\ndhcp4.routers=10.0.0.1\n",
     ),
     "NetworkManager with dhclient": (
         "var/lib/NetworkManager/dhclient-0e4a-eth0.lease",

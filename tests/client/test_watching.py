@@ -1,11 +1,19 @@
 """Watching: each change once and in order, resumed anywhere, through everything a service does."""
 
+import asyncio
 import threading
 from datetime import timedelta
 
 import pytest
 
-from fairnotice.client import ChangeKind, Document, Missed, Position, ScheduledEvents
+from fairnotice.client import (
+    AsyncScheduledEvents,
+    ChangeKind,
+    Document,
+    Missed,
+    Position,
+    ScheduledEvents,
+)
 from fairnotice.errors import RequestRefused
 from fairnotice.metadata.faults import SPOILING, STAND_INS, FaultKind
 from fairnotice.testing import Cloud
@@ -182,6 +190,21 @@ def test_a_closed_client_ends_its_watches(cloud):
         cloud.wait_until(lambda: cloud.requests)
     ended.join(10)
     assert not ended.is_alive()
+
+
+def test_a_closed_client_with_a_loop_ends_its_watches(cloud):
+    """The same; its own task may close it, too."""
+
+    async def watch_and_close():
+        async with AsyncScheduledEvents(cloud.url_for("web-0")) as client:
+            documents = client.documents()
+            await anext(documents)
+            held = asyncio.ensure_future(anext(documents, None))
+            await cloud.wait_until_async(lambda: client._lines)
+        return await held
+
+    missed = asyncio.run(watch_and_close())
+    assert missed is None or isinstance(missed, Missed)
 
 
 def test_an_approval_goes_by_while_an_answer_is_held(cloud):

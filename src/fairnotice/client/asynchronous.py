@@ -38,7 +38,7 @@ class AsyncScheduledEvents:
     async for change in events.watch():
         print(change.kind, change.event.type, events.seconds_until(change.event))
 
-    All as with ScheduledEvents, but that a watch ends when its task is canceled.
+    All as with ScheduledEvents, but that a watch also ends when its task is canceled.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class AsyncScheduledEvents:
         )
         self._clock = clock
         self._lines: set[_Line] = set()
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,7 +70,8 @@ class AsyncScheduledEvents:
         self.close()
 
     def close(self) -> None:
-        """Let go of every connection. Whoever iterates a watch had better cancel his task."""
+        """End every watch: at once where it waits for an answer, else after its pause."""
+        self._closed = True
         for line in self._lines:
             line.close()
 
@@ -110,7 +112,7 @@ class AsyncScheduledEvents:
         self._lines.add(line)
         try:
             outcome: Outcome = None
-            while True:
+            while not self._closed:
                 step = stream.send(outcome)
                 outcome = None
                 if isinstance(step, Ask):

@@ -23,15 +23,15 @@ LEASE_FILES = (
     "var/lib/dhclient/*.lease",
     # systemd-networkd
     "run/systemd/netif/leases/*",
-    # NetworkManager: with its own DHCP client, or with dhclient
+    # NetworkManager: with dhclient, and its state with its own DHCP client
     "var/lib/NetworkManager/*.lease",
     "var/lib/NetworkManager/*.leases",
     "run/NetworkManager/devices/*",
 )
 # `option unknown-245 a8:3f:81:10;` (dhclient), `OPTION_245=a83f8110` (systemd-networkd) and
-# `private_245=a8:3f:81:10` (NetworkManager); the address may also be written with dots.
+# `dhcp4.private_245=a8:3f:81:10` (NetworkManager's state); an address may have dots as well.
 _OPTION = re.compile(
-    r"^\s*(?:option\s+(?:unknown-|option-)245\s+|(?:dhcp4_)?(?:option|private|unknown)_245\s*=\s*)"
+    r"^\s*(?:option\s+(?:unknown-|option-)245\s+|(?:dhcp4[._])?(?:option|private|unknown)_245\s*=\s*)"
     r"[\"']?([0-9a-f.:]+)[\"']?\s*;?\s*$",
     re.IGNORECASE | re.MULTILINE | re.ASCII,
 )

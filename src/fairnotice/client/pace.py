@@ -5,6 +5,7 @@ second. After a failure it is asked less and less often, but never so seldom tha
 Preempt, 30 s, could pass unseen.
 """
 
+from collections import deque
 from collections.abc import Callable
 
 # How long the service is asked to hold its answer. A connection that has died in silence is found
@@ -17,8 +18,8 @@ FIRST_ANSWER_SECONDS = 130.0
 CONNECT_SECONDS = 3.0
 
 POLL_SECONDS = 1.0
-# Between any two requests: Azure allows five in a second.
-APART_SECONDS = 0.2
+# Requests in any second at most. Azure allows five; one is left for an approval.
+_A_SECOND_MAX = 4
 # So long there must have been nothing but empty bodies, until they are taken for no events.
 EMPTY_MEANS_NONE_SECONDS = 300.0
 # Between a failure and the next request, also where Retry-After wants more.
@@ -38,6 +39,7 @@ class Pace:
         self._chance = chance
         # Unknown until it could have waited, which needs an ETag.
         self._held: bool | None = None
+        self._asked: deque[float] = deque(maxlen=_A_SECOND_MAX)
 
     def heard(self, *, applied: bool, could_wait: bool) -> None:
         """A good answer came; whether it says that it was held, and whether it could have been."""
@@ -56,6 +58,9 @@ class Pace:
 
     def pause_seconds(self, asked_at: float, now: float, *, can_wait: bool) -> float:
         """After a good answer: seconds until the next request."""
+        self._asked.append(asked_at)
         # Whether the service waits is found out at once: a second later may be a second late.
-        apart = APART_SECONDS if can_wait and self._held is not False else POLL_SECONDS
-        return max(0.0, asked_at + apart - now)
+        if not can_wait or self._held is False:
+            return max(0.0, asked_at + POLL_SECONDS - now)
+        crowded = len(self._asked) == _A_SECOND_MAX
+        return max(0.0, self._asked[0] + 1 - now) if crowded else 0.0
