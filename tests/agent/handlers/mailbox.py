@@ -1,8 +1,13 @@
 """A mail server of a few lines, for tests: a real SMTP conversation, with TLS where asked for."""
 
+import os
+import shutil
 import socketserver
 import ssl
+import subprocess
 import threading
+
+import pytest
 
 
 class Mailbox(socketserver.ThreadingTCPServer):
@@ -91,3 +96,13 @@ def server_context(certificate, key):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context
+
+
+def self_signed(folder):
+    """A certificate of 127.0.0.1 and its key, as files."""
+    if not shutil.which("openssl") and "CI" not in os.environ:
+        pytest.skip("openssl is not installed: scripts/test-tools")
+    asked = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    asked += " -subj /CN=mailbox -addext subjectAltName=IP:127.0.0.1 -keyout key -out certificate"
+    subprocess.run(asked.split(), cwd=folder, check=True, capture_output=True)  # noqa: S603
+    return folder / "certificate", folder / "key"

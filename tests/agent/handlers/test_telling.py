@@ -3,19 +3,16 @@
 import email
 import json
 import os
-import shutil
 import socket
-import subprocess
-import threading
 from dataclasses import replace
 from email.policy import default
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from fairnotice.errors import HandlerFailed
 from tests.agent.handlers.calls import REBOOT, after, call, made
-from tests.agent.handlers.mailbox import Mailbox, server_context
+from tests.agent.handlers.mailbox import Mailbox, self_signed, server_context
+from tests.agent.handlers.receiver import Receiver
 
 FACTS = {
     "event_id": REBOOT.id,
@@ -37,39 +34,6 @@ ODD = replace(
 
 
 # ---- Webhook ----
-
-
-class Receiver(ThreadingHTTPServer):
-    """Answers what it was told to, the last of it for ever, and keeps what it was sent."""
-
-    daemon_threads = True
-
-    def __init__(self, *answers):
-        super().__init__(("127.0.0.1", 0), Take)
-        self.answers = list(answers)
-        self.taken = []
-        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/hooks?room=ops"
-
-    def __exit__(self, *error):
-        self.shutdown()
-        super().__exit__(*error)
-
-
-class Take(BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.taken.append((self.path, self.headers, json.loads(body)))
-        answers = self.server.answers
-        status, said, headers = answers.pop(0) if len(answers) > 1 else answers[0]
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(said)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(said)
-
-    def log_message(self, *words):
-        """Say nothing."""
 
 
 TAKEN = (204, b"", {})
@@ -144,13 +108,7 @@ def test_a_webhook_that_nobody_takes_fails_by_the_deadline():
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """A certificate of 127.0.0.1 and its key, as files."""
-    if not shutil.which("openssl") and "CI" not in os.environ:
-        pytest.skip("openssl is not installed: scripts/test-tools")
-    folder = tmp_path_factory.mktemp("tls")
-    asked = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-    asked += " -subj /CN=mailbox -addext subjectAltName=IP:127.0.0.1 -keyout key -out certificate"
-    subprocess.run(asked.split(), cwd=folder, check=True, capture_output=True)  # noqa: S603
-    return folder / "certificate", folder / "key"
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 def mail(mailbox, more=""):
