@@ -6,8 +6,8 @@ import sys
 PROGRAM = """
 import builtins, importlib, pkgutil, sys
 
-UNIX = {"fcntl", "grp", "posix_spawn", "pwd", "resource", "syslog", "termios", "tty", "pty", "crypt",
-        "nis", "spwd", "readline", "curses", "ossaudiodev"}
+UNIX = {"crypt", "curses", "fcntl", "grp", "nis", "ossaudiodev", "pty", "pwd", "readline",
+        "resource", "spwd", "syslog", "termios", "tty"}
 real = builtins.__import__
 
 def blocked(name, globals=None, locals=None, fromlist=(), level=0):

@@ -158,7 +158,7 @@ def test_the_page_is_served():
     page = Page(("127.0.0.1", 0), lambda: numbers.text({}))
     try:
         base = f"http://127.0.0.1:{page.port}"
-        with urllib.request.urlopen(f"{base}/metrics") as answer:
+        with urllib.request.urlopen(f"{base}/metrics") as answer:  # noqa: S310 - our own page
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             assert 'handler="a\\"b\\\\c\\n"} 1' in answer.read().decode()
         for path, data, status in (("/", None, 404), ("/metrics", b"x", 405)):
@@ -201,3 +201,17 @@ def test_the_unit_is_one(tmp_path):
             check=False,
         )
         assert bool(ran.returncode or ran.stderr.strip()) is faults, ran.stderr
+
+
+def test_a_handler_may_ask_fairnotice_itself(cloud, home):
+    """What it is told by variables is no mistake of whoever typed the command."""
+    asks = f"{sys.executable} -m fairnotice vm list --json > {home.folder}/asked"
+    with home.config.open("a") as file:
+        file.write(f'[handler.asks]\nkind = "command"\nprepare = ["sh", "-c", "{asks}"]\n')
+    home.config.write_text(home.config.read_text().replace('["one", "two"]', '["asks"]'))
+    with process(home, cloud, "spot_0"):
+        watching(home, cloud)
+        event = cloud.vm("spot_0").restart()
+        cloud.wait_until(lambda: "acknowledged" in home.journal)
+    assert event.approved_by == "spot_0"
+    assert "spot_0" in (home.folder / "asked").read_text()
