@@ -12,7 +12,7 @@ from fairnotice.agent.records import Outcome, Phase
 from fairnotice.testing import Cloud
 from tests.agent.agents import HANDLERS, Home, process, watching
 
-# planned; begun, ended (twice); prepared; acknowledged; gone; begun, ended (twice); over
+# It is planned, two handlers are begun and end, and so on, until it is over.
 LINES = 13
 PREPARING = 7
 # A kill that comes when a handler has begun meets it while it runs.
@@ -20,7 +20,7 @@ SLOW = "; sleep 0.1"
 AT_ONCE = 4
 
 
-def kill_at(home, cloud, agent, lines):
+def kill_at(home, agent, lines):
     """Kill it when its journal has so many lines; at once, without a good-bye."""
     while len(home.journal) < lines:
         assert agent.poll() is None
@@ -36,11 +36,11 @@ def whole_life(home, cloud, lines):
         watching(home, cloud)
         event = cloud.vm("web-0").restart()
         if lines <= PREPARING:
-            kill_at(home, cloud, agent, lines)
+            kill_at(home, agent, lines)
         else:
             cloud.wait_until(lambda: cloud.approvals)
             cloud.run_until(event, "Completed")
-            kill_at(home, cloud, agent, lines)
+            kill_at(home, agent, lines)
     home.ready.unlink(missing_ok=True)
     with process(home, cloud):
         if lines <= PREPARING:
@@ -98,7 +98,6 @@ def test_the_vm_is_rebooted_by_the_very_event(tmp_path, gone):
             cloud.run_until(event, "Completed")
         with process(home, cloud):
             if not gone:
-                cloud.wait_until(lambda: (home.state / "status.json").exists())
                 asked = len(cloud.requests)
                 cloud.wait_until(lambda: len(cloud.requests) > asked + 1)
                 assert home.wrote == ["prepare one", "prepare two"]

@@ -75,6 +75,7 @@ vm = "web-0"
 url = "http://127.0.0.1:8169"
 state = "/somewhere"
 margin_seconds = 2.5
+heartbeat_seconds = 3
 metrics = "127.0.0.1:9169"
 ready_file = "/run/ready"
 
@@ -119,6 +120,7 @@ def test_a_whole_file():
     assert (read.vm, read.url, str(read.state)) == ("web-0", "http://127.0.0.1:8169", "/somewhere")
     assert read.metrics == ("127.0.0.1", 9169)
     assert (read.margin_seconds, read.takeover_seconds) == (2.5, 2.0)
+    assert read.heartbeat_seconds == 3
     assert read.limits == {"gate": 8.0}
     assert first.match.description.pattern == "maint"
     assert first.match.scope is Reach.SCOPE
@@ -168,7 +170,7 @@ def test_a_wrong_file_is_refused_in_words(tmp_path, before, after, said):
 
 
 def test_where_the_journal_is(monkeypatch):
-    """systemd's folder, the user's, or the system's."""
+    """The folder of systemd, the user's, or the system's."""
     monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/one:/var/lib/two")
     assert str(config.default_state()) == "/var/lib/one"
     monkeypatch.delenv("STATE_DIRECTORY")

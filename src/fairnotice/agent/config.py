@@ -25,10 +25,11 @@ from fairnotice.errors import UsageError
 from fairnotice.words import EventSource, EventType
 
 MARGIN_SECONDS = 5.0
+HEARTBEAT_SECONDS = 10.0
 FILE = "agent.toml"
 _DURATION_MAX = 86_400
 TABLES = ("handler", "rendezvous", "rule")
-KEYS = ("vm", "url", "state", "margin_seconds", "metrics", "ready_file")
+KEYS = ("vm", "url", "state", "margin_seconds", "heartbeat_seconds", "metrics", "ready_file")
 
 Word = TypeVar("Word", bound=StrEnum)
 
@@ -54,6 +55,8 @@ class Config:
     # None: it is found.
     url: str | None = None
     margin_seconds: float = MARGIN_SECONDS
+    # So often at least the service is asked, also where it holds its answer.
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
     metrics: tuple[str, int] | None = None
     ready_file: Path | None = None
     rules: tuple[Rule, ...] = ()
@@ -134,6 +137,7 @@ def read(text: str) -> Config:
         url=top.text("url", "") or None,
         state=Path(top.text("state", str(default_state()))),
         margin_seconds=top.seconds("margin_seconds", MARGIN_SECONDS, zero=True),
+        heartbeat_seconds=top.seconds("heartbeat_seconds", HEARTBEAT_SECONDS),
         metrics=top.address("metrics") if "metrics" in top else None,
         ready_file=_path(top, "ready_file"),
         rules=rules,

@@ -24,8 +24,6 @@ from fairnotice.client.sync import ScheduledEvents
 from fairnotice.clock import Clock
 from fairnotice.errors import ClientError, Unavailable
 
-# So often at least the document is looked at again, also where nothing is new.
-HEARTBEAT_SECONDS = 30.0
 AGAIN_SECONDS = 1.0
 
 
@@ -125,7 +123,7 @@ class Agent:
 
     def _watch(self) -> None:
         self._find_name()
-        for item in self._client.documents(self.stop, HEARTBEAT_SECONDS):
+        for item in self._client.documents(self.stop, self._config.heartbeat_seconds):
             if isinstance(item, Missed):
                 self._missed(item)
             else:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairnotice.cli import exits
 from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.logs import FORMATS, log_to_standard_error
 from fairnotice.cli.parsing import Subparsers, alone, group, some_name
 from fairnotice.errors import ClientError, NoEndpoint
 
@@ -42,7 +43,7 @@ def add(subparsers: Subparsers) -> None:
             ["fairnotice agent run --config agent.toml", "fairnotice agent run --log-format json"],
         )
     ).add_argument(
-        "--log-format", choices=("text", "json"), default="text", help="how it logs (text)"
+        "--log-format", dest="form", choices=FORMATS, default="text", help="how it logs (text)"
     )
     check_parser = _with_config(
         alone(
@@ -124,11 +125,10 @@ def _with_json(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     """Be the agent."""
     from fairnotice.agent.daemon import Agent  # noqa: PLC0415 - only whoever runs it pays for it
-    from fairnotice.cli.logs import log_to_standard_error  # noqa: PLC0415
     from fairnotice.clock import SystemClock  # noqa: PLC0415
 
     config = _config(options)
-    log_to_standard_error(options.log_format)
+    log_to_standard_error(options.form)
     logging.getLogger("fairnotice.agent").setLevel(logging.INFO)
     agent = Agent(config, _client(config.url), SystemClock())
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -38,11 +38,13 @@ class Checkpoint(Handler):
 
     def recover(self, call: Call) -> None:
         """Restore what was saved."""
-        saved = _THING in self._notes.things(call.event.id)
-        # Once: what fails is told, and is not tried after another event with what is old by then.
-        self._notes.release(call.event.id)
-        if self._restore and saved:
-            self._run(self._restore, call)
+        try:
+            if self._restore and _THING in self._notes.things(call.event.id):
+                self._run(self._restore, call)
+        finally:
+            # What failed is told, and not restored after another event, when it is old. Cut off by
+            # the agent's own end it is still noted.
+            self._notes.release(call.event.id)
 
     def _run(self, command: tuple[str, ...], call: Call) -> None:
         seconds = str(int(processes.until_term(call, self._grace_seconds)))
