@@ -187,6 +187,8 @@ COURSES = st.builds(
     when_short=st.sampled_from([WhenShort.SKIP, WhenShort.SKIP, WhenShort.RUN]),
     recover_again=st.booleans(),
 ).filter(lambda one: len(set(one.prepare)) == 2)
+# Around what the handlers take, with and without the margin; and as long as can be.
+NOTICES = st.sampled_from([0, 5, 6, 10, 12, 14, 32, 36, 40, 60, 900])
 ENDS = st.sampled_from([Outcome.DONE, Outcome.DONE, Outcome.FAILED, Outcome.LATE, Outcome.ENDED])
 LIMITS = Limits(MARGIN, {"a": 8.0, "b": 30.0})
 
@@ -210,8 +212,10 @@ class AnyLife(RuleBasedStateMachine):
         self.lines.append(journal.encoded({**line, "at": ""}))
         records.add(self.known, line)
 
-    @rule(name=st.sampled_from(NAMES), how=COURSES, seconds=st.integers(0, 900))
-    def announce(self, name, how, seconds):
+    @precondition(lambda self: len(self.known) < len(NAMES))
+    @rule(how=COURSES, seconds=NOTICES)
+    def announce(self, how, seconds):
+        name = NAMES[len(self.known)]
         if name not in self.known:
             self.shown[name] = replace(
                 event(name), not_before=self.now + timedelta(seconds=seconds)
@@ -232,17 +236,29 @@ class AnyLife(RuleBasedStateMachine):
         if name in self.known:
             self.shown.setdefault(name, event(name))
 
-    @rule(seconds=st.integers(1, 400))
+    @rule(seconds=st.sampled_from([1, 5, 20, 400]))
     def pass_time(self, seconds):
         self.now += timedelta(seconds=seconds)
 
     @precondition(lambda self: self.known)
-    @rule(data=st.data(), end=ENDS, dies=st.sampled_from([False, False, False, True]))
-    def go_on(self, data, end, dies):
-        """One action of one plan; the agent may die in the middle of it."""
-        self.step(data.draw(st.sampled_from(sorted(self.known))), end, dies=dies)
+    @rule(names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=12), end=ENDS)
+    def go_on(self, names, end):
+        """So many actions, of one plan or of both."""
+        for name in names:
+            if name in self.known:
+                self.step(name, end)
 
-    def step(self, name, end=Outcome.DONE, *, dies=False):
+    @precondition(lambda self: self.known)
+    @rule(names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), late=st.booleans())
+    def go_on_and_die(self, names, late):
+        """The agent dies in the middle of the first of these, or while a handler runs."""
+        for name in names:
+            if name in self.known:
+                action = self.step(name, dies=not late, dies_running=late)
+                if not late or isinstance(action, Run):
+                    return
+
+    def step(self, name, end=Outcome.DONE, *, dies=False, dies_running=False):
         one, shown = self.known[name], self.shown.get(name)
         others = [other for other in self.known.values() if other is not one]
         action = decide(one, shown, self.now, LIMITS, others)
@@ -251,7 +267,7 @@ class AnyLife(RuleBasedStateMachine):
                 self.write(records.begun(name, phase, handler))
                 self.check_run(name, action, shown, others)
                 self.ran.append((name, phase, handler))
-                if dies:
+                if dies or dies_running:
                     self.cut_off.append((name, phase, handler))
                     self.start_anew()
                     return action
@@ -301,6 +317,7 @@ class AnyLife(RuleBasedStateMachine):
 
     def check_go_ahead(self, one, shown):
         assert shown.status == "Scheduled"
+        assert not one.acknowledgement
         assert one.course.acknowledge is not Acknowledge.NEVER
         if one.course.acknowledge is Acknowledge.WHEN_PREPARED:
             ends = {h: one.step(PREPARE, h) for h in one.course.prepare}
@@ -329,4 +346,4 @@ class AnyLife(RuleBasedStateMachine):
 
 
 TestAnyLife = AnyLife.TestCase
-TestAnyLife.settings = settings(max_examples=150, stateful_step_count=40)
+TestAnyLife.settings = settings(max_examples=500, stateful_step_count=25)
