@@ -69,6 +69,7 @@ def test_the_numbers_and_errors_of_the_page():
         f"it waits for {pace.FIRST_ANSWER_SECONDS:g} s",
         f"later answers may take {pace.ANSWER_SECONDS:g} s",
         f"never longer than {pace.BACKOFF_SECONDS_MAX:g} s",
+        f"kept up to {pace.RETRY_AFTER_SECONDS_MAX:g} s",
     ):
         assert said in PAGE
     assert pace.EMPTY_MEANS_NONE_SECONDS == 5 * 60

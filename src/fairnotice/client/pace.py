@@ -22,8 +22,10 @@ POLL_SECONDS = 1.0
 _A_SECOND_MAX = 4
 # So long there must have been nothing but empty bodies, until they are taken for no events.
 EMPTY_MEANS_NONE_SECONDS = 300.0
-# Between a failure and the next request, also where Retry-After wants more.
+# Between a failure and the next request, where the service does not say how long.
 BACKOFF_SECONDS_MAX = 10.0
+# Where it does. Whoever kept more than this could sleep through a Preempt.
+RETRY_AFTER_SECONDS_MAX = 25.0
 _FIRST_BACKOFF_SECONDS = 1.0
 _DOUBLINGS_MAX = 8
 
@@ -53,7 +55,7 @@ class Pace:
         most = _FIRST_BACKOFF_SECONDS * 2.0 ** min(self.failures - 1, _DOUBLINGS_MAX)
         # Between half of it and all: a scope's VMs that failed together come back apart.
         wanted = min(most, BACKOFF_SECONDS_MAX) * (1 + self._chance()) / 2
-        told = min(retry_after_seconds or 0.0, BACKOFF_SECONDS_MAX)
+        told = min(retry_after_seconds or 0.0, RETRY_AFTER_SECONDS_MAX)
         return max(wanted, told)
 
     def pause_seconds(self, asked_at: float, now: float, *, can_wait: bool) -> float:

@@ -197,7 +197,7 @@ class Session:
                 continue
             applied = "wait" in answer.headers.get("preference-applied", "").lower()
             pacing.heard(applied=applied, could_wait=bool(etag))
-            etag = answer.headers.get("etag", "")
+            etag = _etag(answer)
             self._settled = True
             due = heartbeat_seconds is not None and now - told_at >= heartbeat_seconds
             if document is not None and (document != known or due):
@@ -330,7 +330,7 @@ class Watching:
             # Imported only where there is something to say.
             import logging  # noqa: PLC0415
 
-            said = "%s It is tried again in %.1f s."
+            said = "%s (tried again in %.1f s)"
             logging.getLogger(__name__).warning(said, item.error, item.again_seconds)
 
 
@@ -341,6 +341,12 @@ def _may_pass(error: ClientError) -> bool:
 
 def _retry_after_seconds(error: ClientError) -> float | None:
     return error.retry_after_seconds if isinstance(error, Away) else None
+
+
+def _etag(answer: Answer) -> str:
+    """What can be sent back to be told only of news; empty where nothing can."""
+    etag = answer.headers.get("etag", "")
+    return etag if etag.isprintable() else ""
 
 
 def _error(answer: Answer, date: datetime | None) -> ClientError:

@@ -164,7 +164,8 @@ class ScheduledEvents:
                 if isinstance(step, Ask):
                     outcome = line.exchange(step)
                 else:
-                    self._pause(step.seconds, self._closed.is_set)
+                    # An approval that is under way is finished, also when the client is closed.
+                    self._pause(step.seconds, lambda: False)
         except StopIteration as ended:
             result: Result = ended.value
             return result
@@ -174,7 +175,7 @@ class ScheduledEvents:
     def _pause(self, seconds: float, stopped: Callable[[], bool]) -> None:
         until = self._clock.monotonic() + seconds
         while not stopped() and (left := until - self._clock.monotonic()) > 0:
-            self._closed.wait(min(left, _LOOK_UP_SECONDS))
+            threading.Event().wait(min(left, _LOOK_UP_SECONDS))
 
 
 class _Stopped(Exception):
