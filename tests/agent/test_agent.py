@@ -194,7 +194,7 @@ class Stubborn(Handler):
     def __init__(self):
         self.may_end = Signal()
 
-    def prepare(self, call):
+    def prepare(self, call):  # noqa: ARG002 - it heeds nobody
         self.may_end.wait(30)
 
 
