@@ -17,6 +17,7 @@
     │   ├── RequestRefused      it answered that the request is wrong (4xx)
     │   └── Away                it cannot answer now, or not at all: ask again
     ├── HandlerFailed         a handler of the agent could not prepare or recover this VM
+    │   └── agent.handlers.processes.Ended  a command of it did not end by itself
     ├── cli.exits.CommandFailed  what was typed was not done; carries the exit code
     │   └── cli.remote.Unreachable  no control plane answers
     ├── testing.namespace.NoNamespace  this system lets the caller make no network namespace

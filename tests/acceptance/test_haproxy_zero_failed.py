@@ -12,7 +12,6 @@ import threading
 from collections import Counter
 from http.client import HTTPConnection, HTTPException
 
-
 from fairnotice.testing import Cloud
 from tests.haproxy import balancer, needs_haproxy, until
 

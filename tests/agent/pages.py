@@ -3,12 +3,10 @@
 import contextlib
 import re
 import shutil
-import threading
+from types import SimpleNamespace
 
 from fairnotice.agent import config
-from fairnotice.agent.daemon import Agent
-from fairnotice.client import ScheduledEvents
-from fairnotice.clock import SystemClock
+from tests.agent.agents import thread
 from tests.house import ROOT
 
 GUIDES = ROOT / "docs" / "guides"
@@ -86,15 +84,9 @@ def is_command(value):
 
 @contextlib.contextmanager
 def agent(text, url, stand_ins):
-    """An agent with this file, which has seen its document."""
-    read = config.read(text)
-    stand_ins.must_be_harmless(read)
-    running = Agent(read, ScheduledEvents(url), SystemClock())
-    thread = threading.Thread(target=running.run, daemon=True)
-    thread.start()
-    try:
+    """An agent with this file; it runs nothing but stand-ins."""
+    file = stand_ins.folder / "agent.toml"
+    file.write_text(text)
+    stand_ins.must_be_harmless(config.load(file))
+    with thread(SimpleNamespace(config=file), url) as running:
         yield running
-    finally:
-        running.stop.set()
-        thread.join(20)
-    assert not thread.is_alive()

@@ -1,18 +1,12 @@
-"""The agent's numbers, in the text format of Prometheus, and the few lines of HTTP that serve them.
+"""The agent's numbers, in the text format of Prometheus, and the page that shows them."""
 
-http.server would cost a megabyte and more, in a process that is to be small.
-"""
-
-import socket
 import threading
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 
+from fairnotice.agent.answering import Answer, Listener
 from fairnotice.errors import UsageError
 
-_REQUEST_BYTES_MAX = 8192
-_REQUEST_SECONDS = 5.0
 # Of each: its type, and what it means.
 FAMILIES = {
     "fairnotice_agent_ready": ("gauge", "1 while it watches and nothing is prepared"),
@@ -66,68 +60,19 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-class Page:
-    """Serves one page at `/metrics`, to one caller after the other."""
+class Page(Listener):
+    """Serves one page at `/metrics`."""
 
     def __init__(self, at: tuple[str, int], text: Callable[[], str]) -> None:
         self._text = text
-        family = socket.AF_INET6 if ":" in at[0] else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._socket.bind(at)
-            self._socket.listen(8)
+            super().__init__(at, self._page)
         except OSError as error:
-            self._socket.close()
             raise UsageError(
                 f"metrics cannot listen at {at[0]}:{at[1]}: {error.strerror}."
             ) from error
-        self.port: int = self._socket.getsockname()[1]
-        self._closed = False
-        threading.Thread(target=self._serve, name="metrics", daemon=True).start()
 
-    def _serve(self) -> None:
-        while not self._closed:
-            # A caller that goes away, or never says anything, is no concern of the next one.
-            with suppress(OSError):
-                connection, _ = self._socket.accept()
-                with connection:
-                    connection.settimeout(_REQUEST_SECONDS)
-                    connection.sendall(self._answer(_request_line(connection)))
-
-    def _answer(self, line: bytes) -> bytes:
-        method, _, rest = line.partition(b" ")
-        path = rest.partition(b" ")[0].partition(b"?")[0]
-        if method not in (b"GET", b"HEAD"):
-            return _http("405 Method Not Allowed", b"Only GET.\n")
-        if path != b"/metrics":
-            return _http("404 Not Found", b"There is /metrics.\n")
-        return _http("200 OK", self._text().encode("utf-8"), head=method == b"HEAD")
-
-    def close(self) -> None:
-        """Answer nobody any more."""
-        self._closed = True
-        self._socket.close()
-
-
-def _request_line(connection: socket.socket) -> bytes:
-    """The first line of a request, once all of its head has come."""
-    head = b""
-    while b"\r\n\r\n" not in head and len(head) < _REQUEST_BYTES_MAX:
-        piece = connection.recv(_REQUEST_BYTES_MAX)
-        if not piece:
-            break
-        head += piece
-    return head.partition(b"\r\n")[0]
-
-
-def _http(status: str, body: bytes, *, head: bool = False) -> bytes:
-    lines = (
-        f"HTTP/1.1 {status}",
-        "Content-Type: text/plain; version=0.0.4; charset=utf-8",
-        f"Content-Length: {len(body)}",
-        "Connection: close",
-        "",
-        "",
-    )
-    return "\r\n".join(lines).encode("ascii") + (b"" if head else body)
+    def _page(self, path: str) -> Answer:
+        if path != "/metrics":
+            return Answer("404 Not Found", "There is /metrics.\n")
+        return Answer("200 OK", self._text(), "text/plain; version=0.0.4; charset=utf-8")

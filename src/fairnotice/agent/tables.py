@@ -116,13 +116,14 @@ class Table:
             raise self.refuse(f"{key} is {value!r}: give HOST:PORT, such as 127.0.0.1:8088.")
         return where.removeprefix("[").removesuffix("]"), int(port)
 
-    def secret(self, key: str) -> "Secret | None":
+    def secret(self, key: str, *, or_plain: bool = False) -> "Secret | None":
         """What `KEY_file` or `KEY_env` name, read when it is needed; None where neither is given.
 
-        There is no plain KEY: what stands in agent.toml ends in backups and tickets.
+        There is no plain KEY, unless it may be no secret at all: what stands in agent.toml ends in
+        backups and tickets.
         """
         file, variable = self.text(f"{key}_file", ""), self.text(f"{key}_env", "")
-        if key in self:
+        if key in self and not or_plain:
             self._asked.add(key)
             raise self.refuse(
                 f"{key} is a secret, which has no place here: give {key}_file or {key}_env."
@@ -172,8 +173,9 @@ class Secret:
             except (OSError, UnicodeDecodeError) as error:
                 raise HandlerFailed(f"{self._called} cannot be read: {error}.") from error
         value = value.strip()
-        if not value or any(letter in value for letter in "\r\n\0"):
-            raise HandlerFailed(f"{self._called} must be one line, which {self!r} does not hold.")
+        # What no header can carry would come back in the error of whoever tried.
+        if not (value and value.isascii() and value.isprintable()):
+            raise HandlerFailed(f"{self._called} must be one line of ASCII, which {self!r} is not.")
         return value
 
 

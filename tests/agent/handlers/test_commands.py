@@ -187,6 +187,14 @@ def test_a_failover_held_by_two_events_is_taken_back_after_the_last(tmp_path):
     assert (tmp_path / "primary").read_text() == "a\n"
 
 
+def test_a_check_that_cannot_be_run_hands_nothing_over(tmp_path):
+    """Whether it took effect would never be known."""
+    toml = sh("command", f"touch {tmp_path}/handed") + "check = ['no-such-check']"
+    with pytest.raises(HandlerFailed, match="no-such-check cannot be run"):
+        made(f"kind = 'failover'\n{toml}").prepare(call())
+    assert not (tmp_path / "handed").exists()
+
+
 @pytest.mark.parametrize("check", ["false", "sleep 60"])
 def test_a_failover_without_effect_fails_by_the_deadline(check):
     """A check that says no, or says nothing."""

@@ -134,10 +134,17 @@ def test_every_handler_ends_when_it_is_told_to(handlers):
     assert told.remaining_seconds() > 50
 
 
-def test_a_handler_that_was_told_to_end_before_does_nothing(handlers):
-    """Nothing is begun that would have to be ended."""
+def test_a_handler_that_was_told_to_end_before_begins_nothing(handlers, tmp_path):
+    """Nor does one whose time was over before it began."""
     stopping = threading.Event()
     stopping.set()
     told = call(60, stopping=stopping)
-    assert late(handlers, told) == []
+    quick = [
+        made(f"kind = 'log'\nto = 'file'\nfile = '{tmp_path}/done'"),
+        made(f"kind = 'command'\nprepare = ['touch', '{tmp_path}/done']"),
+    ]
+
+    assert late([*handlers, *quick], told) == []
     assert told.remaining_seconds() > 50
+    assert late(quick, call(-1)) == []
+    assert not (tmp_path / "done").exists()

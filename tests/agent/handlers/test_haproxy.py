@@ -140,6 +140,19 @@ def test_two_events_hold_it_until_the_last_is_over(proxy, tmp_path):
     assert proxy.ordered("web-0") == READY
 
 
+def test_what_could_not_be_made_ready_is_after_the_next_event(proxy, tmp_path):
+    """A failure while recovering does not leave a server out for ever."""
+    handler(proxy, tmp_path).prepare(call())
+    away = made(f"kind = 'haproxy'\nsocket = '{tmp_path}/away'\nservers = ['web/web-0']", tmp_path)
+    with pytest.raises(HandlerFailed):
+        away.recover(after(0.3))
+    assert proxy.ordered("web-0") == DRAIN
+
+    handler(proxy, tmp_path).prepare(call(event=FREEZE))
+    handler(proxy, tmp_path).recover(after(event=FREEZE))
+    assert proxy.ordered("web-0") == READY
+
+
 def test_what_is_wrong_is_said(proxy, tmp_path):
     """A server that is not there, a socket that is not, and something that is no HAProxy."""
     with pytest.raises(HandlerFailed, match="HAProxy has no server web/web-9"):

@@ -38,9 +38,13 @@ class Checkpoint(Handler):
 
     def recover(self, call: Call) -> None:
         """Restore what was saved."""
-        if self._restore and _THING in self._notes.things(call.event.id):
-            self._run(self._restore, call)
-        self._notes.release(call.event.id)
+        try:
+            if self._restore and _THING in self._notes.things(call.event.id):
+                self._run(self._restore, call)
+        finally:
+            # What failed is told, and not restored after another event, when it is old. Cut off by
+            # the agent's own end it is still noted.
+            self._notes.release(call.event.id)
 
     def _run(self, command: tuple[str, ...], call: Call) -> None:
         seconds = str(int(processes.until_term(call, self._grace_seconds)))

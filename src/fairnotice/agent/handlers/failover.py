@@ -64,15 +64,19 @@ class Failover(Handler):
 
     def recover(self, call: Call) -> None:
         """Take back what was handed over, if that is wanted."""
-        if self._back and _THING in self._notes.things(call.event.id):
-            processes.run(self._back, call)
+        try:
+            if self._back and _THING in self._notes.things(call.event.id):
+                processes.run(self._back, call)
+        except HandlerFailed:
+            self._notes.abandon(call.event.id)
+            raise
         self._notes.release(call.event.id)
 
     def _is_elsewhere(self, call: Call) -> bool:
         """What the check says; one that hangs has not said so."""
         try:
             return processes.succeeds(self._check, at_most(call, self._check_seconds))
-        except HandlerFailed:
-            if call.going_on() and processes.until_term(call) > 0:
+        except processes.Ended:
+            if call.going_on():
                 return False
             raise

@@ -105,3 +105,19 @@ class Handler(Protocol):
     def close(self) -> None:
         """The agent ends; what is prepared stays so."""
         return
+
+
+class Teller(Handler):
+    """A handler that tells somebody, before and after, and has nothing to undo."""
+
+    def prepare(self, call: Call) -> None:
+        """Tell that it is going to happen."""
+        self.tell(call)
+
+    def recover(self, call: Call) -> None:
+        """Tell that it is over."""
+        self.tell(call)
+
+    def tell(self, call: Call) -> None:
+        """Tell it; the phase of the call says which."""
+        raise NotImplementedError

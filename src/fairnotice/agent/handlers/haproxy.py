@@ -81,12 +81,15 @@ class Haproxy(Handler):
 
     def recover(self, call: Call) -> None:
         """Make ready those that were drained here and still are."""
-        drained = self._notes.things(call.event.id)
-        if drained:
-            found = self._all(call, only=tuple(drained))
+        drained = tuple(self._notes.things(call.event.id))
+        try:
+            found = self._all(call, drained) if drained else {}
             for server in drained:
                 if found[server].ordered & _ORDERED_DRAIN:
                     self._order(server, "ready", call)
+        except HandlerFailed:
+            self._notes.abandon(call.event.id)
+            raise
         self._notes.release(call.event.id)
 
     def _wait_for_sessions(self, call: Call) -> None:

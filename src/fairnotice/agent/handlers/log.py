@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fairnotice.agent.handlers.handler import Call, Handler
+from fairnotice.agent.handlers.handler import Call, Teller
 from fairnotice.agent.handlers.patience import within
 from fairnotice.agent.tables import Table
 from fairnotice.errors import HandlerFailed
@@ -45,22 +45,15 @@ def make(table: Table) -> "Log":
     return Log(writers[to], file or path or to)
 
 
-class Log(Handler):
+class Log(Teller):
     """Writes a line for each phase."""
 
     def __init__(self, write: Callable[[Call], None], to: str) -> None:
         self._write = write
         self._to = to
 
-    def prepare(self, call: Call) -> None:
-        """Write that it is going to happen."""
-        self._tell(call)
-
-    def recover(self, call: Call) -> None:
-        """Write that it is over."""
-        self._tell(call)
-
-    def _tell(self, call: Call) -> None:
+    def tell(self, call: Call) -> None:
+        """Write a line."""
         try:
             within(call, lambda: self._write(call), f"writing to {self._to}")
         except OSError as error:
@@ -107,6 +100,7 @@ def _send(path: str, datagram: bytes) -> None:
 
 def _append(file: Path, line: bytes) -> None:
     """One write at the end: whoever else writes there does not mix with it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
     try:
         os.write(descriptor, line)

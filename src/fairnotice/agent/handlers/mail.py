@@ -7,7 +7,7 @@ says that it is busy (4yz); the Message-ID stays the same, so that no mailbox sh
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fairnotice.agent.handlers.handler import PREPARE, Call, Handler, one_line
+from fairnotice.agent.handlers.handler import PREPARE, Call, Teller, one_line
 from fairnotice.agent.handlers.patience import Again, again, keep_trying, tls
 from fairnotice.agent.tables import Secret, Table
 from fairnotice.errors import HandlerFailed
@@ -47,7 +47,7 @@ def make(table: Table) -> "Mail":
     return made
 
 
-class Mail(Handler):
+class Mail(Teller):
     """Writes a mail for each phase."""
 
     def __init__(
@@ -71,15 +71,8 @@ class Mail(Handler):
         self._ca_file = ca_file
         self._timeout_seconds = timeout_seconds
 
-    def prepare(self, call: Call) -> None:
-        """Tell that it is going to happen."""
-        self._tell(call)
-
-    def recover(self, call: Call) -> None:
-        """Tell that it is over."""
-        self._tell(call)
-
-    def _tell(self, call: Call) -> None:
+    def tell(self, call: Call) -> None:
+        """Send it, until it is taken or the time is over."""
         message = self._message(call)
         keep_trying(call, lambda: self._send(message), f"the mail to {', '.join(self._to)}")
 

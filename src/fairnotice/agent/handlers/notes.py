@@ -14,6 +14,8 @@ from pathlib import Path
 
 from fairnotice.errors import HandlerFailed
 
+# In the place of an event that is over, whose thing is still changed.
+_NOBODY = ""
 _LOG = logging.getLogger("fairnotice.agent")
 
 
@@ -38,12 +40,15 @@ class Notes:
             return thing in self._read()
 
     def things(self, event_id: str) -> dict[str, str]:
-        """How each thing was found that this event, and no other one, holds changed."""
+        """How each thing was found that this event, and no other one, holds changed.
+
+        What could not be given back after an earlier event is given back with this one.
+        """
         with self._lock:
             return {
                 thing: found
                 for thing, (found, events) in self._read().items()
-                if events == [event_id]
+                if {*events} <= {event_id, _NOBODY}
             }
 
     def release(self, event_id: str, thing: str | None = None) -> None:
@@ -52,8 +57,17 @@ class Notes:
             things = self._read()
             for one in [thing] if thing is not None else list(things):
                 found, events = things.pop(one, ("", []))
-                if left := [other for other in events if other != event_id]:
+                if left := [other for other in events if other not in {event_id, _NOBODY}]:
                     things[one] = (found, left)
+            self._write()
+
+    def abandon(self, event_id: str) -> None:
+        """Note that this event is over, and what it holds could not be given back."""
+        with self._lock:
+            things = self._read()
+            for thing, (found, events) in things.items():
+                left = {_NOBODY if one == event_id else one for one in events}
+                things[thing] = (found, sorted(left))
             self._write()
 
     def forget(self) -> None:

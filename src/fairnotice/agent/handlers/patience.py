@@ -73,9 +73,10 @@ def keep_trying(call: Call, work: Callable[[], Answer], what: str) -> Answer:
         try:
             return within(call, work, what)
         except Again as error:
-            wait = max(pause, error.pause_seconds)
-            # No try is left that could end in time: whoever comes next may have what remains.
-            if wait >= call.remaining_seconds() or not call.wait(wait):
+            left = call.remaining_seconds()
+            wait = max(min(pause, left / 2), error.pause_seconds)
+            # Where no try could end in time, whoever comes next may have what remains.
+            if left < _FIRST_PAUSE_SECONDS or wait >= left or not call.wait(wait):
                 raise HandlerFailed(f"{what} failed: {error}") from error
         pause = min(pause * 2, _LAST_PAUSE_SECONDS)
 

@@ -28,6 +28,10 @@ _OUTPUT_BYTES = 2048
 _SAID_LETTERS = 300
 
 
+class Ended(HandlerFailed):
+    """The command did not end by itself: its time was over, or it was told to."""
+
+
 def run(
     command: Sequence[str],
     call: Call,
@@ -78,7 +82,7 @@ def _run(
     if not _ended_by(process, call, term_at, heed_stopping=True):
         why = "it was told to end" if call.stopping.is_set() else "its time was over"
         _end(process, call, min(kill_at, call.clock.monotonic() + grace_seconds))
-        raise HandlerFailed(f"{command[0]} was ended: {why}{_quoted(output.said())}.")
+        raise Ended(f"{command[0]} was ended: {why}{_quoted(output.said())}.")
     return process.returncode, output.said()
 
 

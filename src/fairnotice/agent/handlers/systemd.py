@@ -49,6 +49,7 @@ class Systemd(Handler):
             except HandlerFailed as error:
                 failures.append(error)
         if failures:
+            self._notes.abandon(call.event.id)
             raise failures[0]
         self._notes.release(call.event.id)
 

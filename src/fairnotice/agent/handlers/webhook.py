@@ -9,9 +9,9 @@ not used: what is told goes where the configuration says.
 import contextlib
 import json
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
-from fairnotice.agent.handlers.handler import Call, Handler, one_line
+from fairnotice.agent.handlers.handler import Call, Teller, one_line
 from fairnotice.agent.handlers.patience import Again, again, keep_trying, tls
 from fairnotice.agent.tables import Secret, Table
 from fairnotice.errors import HandlerFailed
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _TRY_AGAIN = frozenset({408, 425, 429})
 _SERVER_ERROR = 500
+_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _SUCCESS = range(200, 300)
 _PAUSE_MOST_SECONDS = 30
 _SAID_BYTES = 200
@@ -28,28 +29,41 @@ _SAID_BYTES = 200
 
 def make(table: Table) -> "Webhook":
     """The handler of this table."""
-    return Webhook(
-        _checked_url(table),
+    # Of many chats the address itself is the secret.
+    hidden = table.secret("url", or_plain=True)
+    url = table.text("url", "") or hidden
+    made = Webhook(
+        url or "",
         _checked_headers(table),
         secret_header=table.text("secret_header", "Authorization"),
         secret=table.secret("secret"),
         timeout_seconds=table.seconds("timeout_seconds", 5.0),
         ca_file=table.text("ca_file", "") or None,
     )
+    table.done()
+    if not url:
+        raise table.refuse("url is missing; url_file or url_env would do, too.")
+    if isinstance(url, str):
+        _check(url, table)
+    return made
 
 
-def _checked_url(table: Table) -> str:
-    url = table.text("url")
+def _check(url: str, table: Table) -> None:
+    if "url_file" in table or "url_env" in table:
+        raise table.refuse("url is given twice: which one is it?")
+    if not _is_url(url):
+        raise table.refuse(f"url is {url!r}: give http://… or https://… .")
+    if "@" in urlsplit(url).netloc:
+        raise table.refuse("url has a user in it: a secret goes into secret_file or secret_env.")
+
+
+def _is_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         good = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     except ValueError:
-        good = False
-    if not good or not url.isascii() or not url.isprintable() or " " in url:
-        raise table.refuse(f"url is {url!r}: give http://… or https://… .")
-    if parts.username or parts.password:
-        raise table.refuse("url has a user in it: a secret goes into secret_file or secret_env.")
-    return url
+        return False
+    return bool(good) and url.isascii() and url.isprintable() and " " not in url
 
 
 def _checked_headers(table: Table) -> dict[str, str]:
@@ -59,15 +73,17 @@ def _checked_headers(table: Table) -> dict[str, str]:
             raise table.refuse(f"headers.{name} is no header that HTTP can carry.")
         if not value.isprintable():
             raise table.refuse(f"headers.{name} is {value!r}: give one line.")
+        if name.lower() in _SECRET_HEADERS:
+            raise table.refuse(f"headers.{name} is a secret: give secret_file or secret_env.")
     return headers
 
 
-class Webhook(Handler):
+class Webhook(Teller):
     """Posts what is going to happen, and what is over."""
 
     def __init__(
         self,
-        url: str,
+        url: str | Secret,
         headers: dict[str, str],
         *,
         secret_header: str,
@@ -82,28 +98,24 @@ class Webhook(Handler):
         self._timeout_seconds = timeout_seconds
         self._ca_file = ca_file
 
-    def prepare(self, call: Call) -> None:
-        """Tell that it is going to happen."""
-        self._tell(call)
-
-    def recover(self, call: Call) -> None:
-        """Tell that it is over."""
-        self._tell(call)
-
-    def _tell(self, call: Call) -> None:
+    def tell(self, call: Call) -> None:
+        """Post it, until it is taken or the time is over."""
         body = json.dumps(cloud_event(call)).encode()
         headers = {**self._headers, "Content-Type": "application/cloudevents+json; charset=utf-8"}
         if self._secret is not None:
             headers[self._secret_header] = self._secret.read()
-        what = f"the webhook to {urlsplit(self._url).netloc}"
-        keep_trying(call, lambda: self._post(body, headers), what)
+        url = self._url if isinstance(self._url, str) else self._url.read()
+        if not _is_url(url):
+            raise HandlerFailed(f"What {self._url!r} holds is no http://… or https://… .")
+        parts = urlsplit(url)
+        what = f"the webhook to {parts.netloc.rpartition('@')[2]}"
+        keep_trying(call, lambda: self._post(parts, body, headers), what)
 
-    def _post(self, body: bytes, headers: dict[str, str]) -> None:
+    def _post(self, parts: SplitResult, body: bytes, headers: dict[str, str]) -> None:
         from http.client import HTTPException  # noqa: PLC0415 - it is heavy, and rarely needed
 
-        parts = urlsplit(self._url)
         place = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
-        connection = self._connection()
+        connection = self._connection(parts)
         with contextlib.closing(connection):
             try:
                 connection.request("POST", place, body, headers)
@@ -111,10 +123,9 @@ class Webhook(Handler):
             except (OSError, HTTPException) as error:
                 raise again(error) from error
 
-    def _connection(self) -> "HTTPConnection":
+    def _connection(self, parts: SplitResult) -> "HTTPConnection":
         from http.client import HTTPConnection, HTTPSConnection  # noqa: PLC0415 - the same
 
-        parts = urlsplit(self._url)
         assert parts.hostname is not None
         if parts.scheme == "http":
             return HTTPConnection(parts.hostname, parts.port, timeout=self._timeout_seconds)
