@@ -4,10 +4,12 @@ import signal
 import subprocess
 import sys
 from datetime import timedelta
+from threading import Event as Signal
 
 import pytest
 
 from fairnotice.agent import journal
+from fairnotice.agent.handlers.handler import Handler
 from fairnotice.agent.records import Outcome, Phase
 from fairnotice.testing import Cloud
 from tests.agent.agents import Home, process, thread, watching
@@ -184,6 +186,45 @@ def test_late_handlers_are_ended_before_not_before(tmp_path, cloud):
     assert outcomes(home) == ["done", "failed", "done"]
     assert "its time was over" in record(home).step(Phase.PREPARE, "hangs").why
     assert not cloud.approvals
+
+
+class Stubborn(Handler):
+    """A handler of another package that heeds neither its deadline nor anybody."""
+
+    def __init__(self):
+        self.may_end = Signal()
+
+    def prepare(self, call):  # noqa: ARG002 - it heeds nobody
+        self.may_end.wait(30)
+
+
+def test_the_plan_goes_on_without_a_handler_that_does_not_end(tmp_path, cloud):
+    """It is late, the next one is run in time, and no go-ahead is given."""
+    home = Home(
+        tmp_path / "vm",
+        rule='prepare = ["stubborn", "two"]',
+        more='[handler.stubborn]\nkind = "command"\nprepare = ["true"]\nseconds = 0.2\n',
+    )
+    with thread(home, cloud.url_for("web-0")) as agent:
+        agent.shop.handlers["stubborn"] = handler = Stubborn()
+        watching(home, cloud)
+        cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: "prepared" in home.journal)
+        handler.may_end.set()
+    assert outcomes(home) == ["late", "done"]
+    assert not cloud.approvals
+
+
+def test_at_once_is_before_the_handlers(tmp_path, cloud):
+    """The event has begun when the first handler does, which is run all the same."""
+    home = Home(tmp_path / "vm", rule='prepare = ["one"]\nacknowledge = "at-once"')
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        event = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: "prepared" in home.journal)
+    assert event.approved_by == "web-0"
+    assert home.journal.index("acknowledged") == 1
+    assert home.wrote == ["prepare one"]
 
 
 def test_what_does_not_fit_any_more_is_skipped(tmp_path, cloud):

@@ -52,7 +52,7 @@ def test_check_says_what_would_be_done(home, cloud):
     """The rule, the time there is, the handlers: for each event of the live document."""
     event = cloud.vm("web-0").restart()
     said = typed(cloud, "web-0", "check", "--config", str(home.config))
-    assert "The configuration is right: 1 rules and the built-in one, 2 handlers." in said
+    assert "The configuration is right. Rules: 1 and the built-in one; handlers: 2." in said
     [line] = [line for line in said.splitlines() if line.startswith(event.id)]
     assert line.split()[1:4] == ["Reboot", "Scheduled", "drain"]
     assert "one, two" in line

@@ -306,7 +306,8 @@ class AnyLife(RuleBasedStateMachine):
         if action.phase is PREPARE:
             assert shown is not None
             assert not one.gone
-            if one.course.when_short is WhenShort.SKIP:
+            in_time = one.course.acknowledge is not Acknowledge.AT_ONCE
+            if in_time and one.course.when_short is WhenShort.SKIP:
                 assert shown.status == "Scheduled"
                 ends = self.now + timedelta(seconds=action.seconds)
                 assert ends <= shown.not_before - timedelta(seconds=MARGIN)

@@ -27,6 +27,7 @@ from fairnotice.words import EventSource, EventType
 MARGIN_SECONDS = 5.0
 HEARTBEAT_SECONDS = 10.0
 FILE = "agent.toml"
+SYSTEM_STATE = Path("/var/lib/fairnotice")
 _DURATION_MAX = 86_400
 TABLES = ("handler", "rendezvous", "rule")
 KEYS = ("vm", "url", "state", "margin_seconds", "heartbeat_seconds", "metrics", "ready_file")
@@ -81,7 +82,7 @@ def default_state() -> Path:
     if os.name == "nt":
         return Path(os.environ.get("PROGRAMDATA", "C:\\ProgramData")) / "fairnotice"
     if os.geteuid() == 0:
-        return Path("/var/lib/fairnotice")
+        return SYSTEM_STATE
     own = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(own) / "fairnotice"
 

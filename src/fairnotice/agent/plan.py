@@ -125,7 +125,8 @@ def _prepare(record: Record, shown: Event, now: datetime, limits: Limits) -> Act
     if there_is > 0 and (own is None or own <= there_is):
         seconds = own or _share(there_is, later, limits.handlers)
         return Run(Phase.PREPARE, handler, seconds)
-    if course.when_short is WhenShort.RUN:
+    # Whoever lets an event begin at once has handlers that need not be over before it does.
+    if course.when_short is WhenShort.RUN or course.acknowledge is Acknowledge.AT_ONCE:
         return Run(Phase.PREPARE, handler, there_is or own or SHORT_SECONDS)
     why = _too_short(own, there_is, started=shown.status != EventStatus.SCHEDULED)
     return PassOver(Step(Phase.PREPARE, handler, Outcome.SKIPPED, why))

@@ -165,8 +165,8 @@ def check(options: argparse.Namespace) -> int:
         print(json.dumps({"rules": len(config.rules), "events": rows}, indent=2))
         return exits.DONE
     print(
-        f"The configuration is right: {len(config.rules)} rules and the built-in one, "
-        f"{len(config.handlers)} handlers."
+        f"The configuration is right. Rules: {len(config.rules)} and the built-in one; "
+        f"handlers: {len(config.handlers)}."
     )
     if not options.offline:
         columns = ("EVENT", "TYPE", "STATUS", "RULE", "TIME", "PREPARES", "ACKNOWLEDGES")
@@ -226,7 +226,10 @@ def show_status(options: argparse.Namespace) -> int:
     from fairnotice.agent import journal, status  # noqa: PLC0415
 
     known = options.config is not None or any(path.is_file() for path in configuration.places())
-    folder = _config(options).state if known else configuration.default_state()
+    own = _config(options).state if known else configuration.default_state()
+    # The agent of the system is asked about by people who are not root.
+    places = (own, configuration.SYSTEM_STATE)
+    folder = next((one for one in places if status.read(one) is not None), own)
     told = status.read(folder)
     records = journal.read(folder).values()
     rows = [status.row(one) for one in records if options.all or not one.over]
