@@ -31,6 +31,18 @@ DRIVER_VARIABLES = (
     "FAIRNOTICE_TARGET",
     "FAIRNOTICE_VM",
 )
+# The same of the agent, to the commands of its handlers.
+HANDLER_VARIABLES = (
+    "FAIRNOTICE_DESCRIPTION",
+    "FAIRNOTICE_EVENT_ID",
+    "FAIRNOTICE_EVENT_SOURCE",
+    "FAIRNOTICE_EVENT_STATUS",
+    "FAIRNOTICE_EVENT_TYPE",
+    "FAIRNOTICE_NOT_BEFORE",
+    "FAIRNOTICE_PHASE",
+    "FAIRNOTICE_REMAINING_SECONDS",
+    "FAIRNOTICE_RESOURCES",
+)
 DEFAULT = "default"
 _PORT_MAX = 65_535
 _PASSWORD = re.compile(r"(://[^:/@]*:).*@")
@@ -305,8 +317,9 @@ def _bare(word: str) -> str:
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """A sentence for each FAIRNOTICE_* that is no setting: a typing mistake, most likely."""
     known = [*(setting.variable for setting in SETTINGS), *OTHER_VARIABLES]
+    handed_on = (*known, *DRIVER_VARIABLES, *HANDLER_VARIABLES)
     return {
         name: f"{name} is no setting. {suggestion(name, known) or 'Take it away.'}"
         for name in sorted(environ)
-        if name.startswith(PREFIX) and name not in (*known, *DRIVER_VARIABLES)
+        if name.startswith(PREFIX) and name not in handed_on
     }
