@@ -31,6 +31,7 @@ LOOK_SECONDS = 0.1
 # Between two tries to give the go-ahead, and between two looks who else is ready.
 AGAIN_SECONDS = 1.0
 AGAIN_SECONDS_MAX = 10.0
+BAD_REQUEST = 400
 
 
 class Service(Protocol):
@@ -262,9 +263,11 @@ class Runner(threading.Thread):
         try:
             # It is tried again here, where it is known whether the event is still there.
             self._service.approve(event, patience_seconds=0.0)
-        except RequestRefused as error:
-            self._settle(f"refused: {error}")
         except ClientError as error:
+            # Of all answers 400 alone says that this request will never be right.
+            if isinstance(error, RequestRefused) and error.status == BAD_REQUEST:
+                self._settle(f"refused: {error}")
+                return
             told = error.retry_after_seconds if isinstance(error, Away) else None
             self._tries += 1
             doubled = AGAIN_SECONDS * 2 ** min(self._tries - 1, 4)
