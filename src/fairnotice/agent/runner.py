@@ -252,7 +252,10 @@ class Runner(threading.Thread):
         except RendezvousFailed as error:
             return Verdict(Say.WAIT, str(error))
         now = shop.clock.monotonic()
-        if leader.missing(event, ready):
+        lacking = leader.missing(event, ready)
+        # What somebody swept away is said again.
+        self._said_ready = not any(name.casefold() == record.vm.casefold() for name in lacking)
+        if lacking:
             self._all_ready_at = None
         elif self._all_ready_at is None:
             self._all_ready_at = now
