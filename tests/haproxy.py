@@ -20,6 +20,7 @@ needs_haproxy = pytest.mark.skipif(
 CONFIGURATION = """
 global
     stats socket {admin} mode 600 level admin
+    stats socket {admin}.looks-only mode 600 level operator
     stats socket fd@{stats} level admin
     hard-stop-after 1s
 defaults

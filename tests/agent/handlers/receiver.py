@@ -10,12 +10,19 @@ class Receiver(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, *answers):
+    def __init__(self, *answers, context=None):
         super().__init__(("127.0.0.1", 0), Take)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_side=True)
         self.answers = list(answers)
         self.taken = []
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/hooks?room=ops"
+        self.url = (
+            f"http{'s' if context else ''}://127.0.0.1:{self.server_address[1]}/hooks?room=ops"
+        )
+
+    def handle_error(self, request, client_address):
+        """A client that goes away is what some tests are about."""
 
     def __exit__(self, *error):
         self.shutdown()

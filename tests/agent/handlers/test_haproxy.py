@@ -154,13 +154,16 @@ def test_what_could_not_be_made_ready_is_after_the_next_event(proxy, tmp_path):
 
 
 def test_what_is_wrong_is_said(proxy, tmp_path):
-    """A server that is not there, a socket that is not, and something that is no HAProxy."""
+    """A server or a socket that is not there, a socket without rights, what is no HAProxy."""
     with pytest.raises(HandlerFailed, match="HAProxy has no server web/web-9"):
         handler(proxy, servers="'web/web-9'").prepare(call())
     with pytest.raises(HandlerFailed, match=r"HAProxy at .*/none\.sock failed: No such file"):
         made(f"kind = 'haproxy'\nsocket = '{tmp_path}/none.sock'\nservers = ['web/web-0']").prepare(
             call(1)
         )
+    looks_only = f"kind = 'haproxy'\nsocket = '{proxy.socket}.looks-only'\nservers = ['web/web-0']"
+    with pytest.raises(HandlerFailed, match="HAProxy refused: Permission denied"):
+        made(looks_only).prepare(call())
     with socket.create_server(("127.0.0.1", 0)) as other:
         threading.Thread(target=say, args=(other,), daemon=True).start()
         address = "{}:{}".format(*other.getsockname())

@@ -33,6 +33,12 @@ ODD = replace(
 )
 
 
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate of 127.0.0.1 and its key, as files."""
+    return self_signed(tmp_path_factory.mktemp("tls"))
+
+
 # ---- Webhook ----
 
 
@@ -95,6 +101,16 @@ def test_an_address_that_is_a_secret_is_in_no_sentence(tmp_path, monkeypatch):
         assert "hunter2" not in str(failed.value)
 
 
+def test_a_webhook_goes_to_whom_it_is_meant_for(certificate):
+    """Over TLS the certificate is checked, and a wrong one gets no second try."""
+    with Receiver(TAKEN, context=server_context(*certificate)) as receiver:
+        toml = f"kind = 'webhook'\nurl = '{receiver.url}'\n"
+        made(f"{toml}ca_file = '{certificate[0]}'").prepare(call())
+        with pytest.raises(HandlerFailed, match="is not who it says: SSLCertVerificationError"):
+            made(toml).prepare(call(60))
+    assert len(receiver.taken) == 1
+
+
 @pytest.mark.parametrize("status", [302, 400, 401, 404])
 def test_a_webhook_that_is_refused_is_not_tried_again(status):
     """Nor is another address asked, whatever the answer says."""
@@ -116,12 +132,6 @@ def test_a_webhook_that_nobody_takes_fails_by_the_deadline():
 
 
 # ---- Mail ----
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """A certificate of 127.0.0.1 and its key, as files."""
-    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 def mail(mailbox, more=""):
