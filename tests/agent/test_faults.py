@@ -113,18 +113,3 @@ def test_a_twin_is_an_event_of_its_own(tmp_path, cloud):
         cloud.run_until(event, "Completed")
         cloud.wait_until(lambda: home.over)
     assert home.wrote == ["prepare one"] * 2 + ["recover one"] * 2
-
-
-def test_an_acknowledgement_that_was_not_taken_is_given_again(tmp_path, cloud):
-    """404 says that the service is not there now, and nothing of the event."""
-    home = Home(tmp_path, rule='prepare = ["one"]', slow="; sleep 0.2")
-    with thread(home, cloud.url_for("web-0")):
-        watching(home, cloud)
-        event = cloud.vm("web-0").restart()
-        cloud.wait_until(lambda: home.wrote)
-        cloud.set_fault("not-found", vm="web-0")
-        asked = [one for one in cloud.requests if one.method == "POST"]
-        cloud.wait_until(lambda: [one for one in cloud.requests if one.method == "POST"] != asked)
-        assert event.approved_by is None
-        cloud.clear_faults()
-        cloud.wait_until(lambda: event.approved_by == "web-0")
