@@ -87,7 +87,7 @@ def _agent(*, waiting: bool) -> Iterator[tuple[Process, Cloud, Path]]:
         os.mkfifo(folder / "runs")
         (folder / "agent.toml").write_text(CONFIG.format(folder=folder), "utf-8")
         if not waiting:
-            cloud.set_fault("control-characters", vm=VM)
+            cloud.fault("control-characters", vm=VM)
         where = ["env", f"FAIRNOTICE_METADATA_URL={cloud.url_for(VM)}"]
         agent = [sys.executable, "-m", "fairnotice", "agent", "run", "--config"]
         process = Process([*where, *agent, str(folder / "agent.toml")], None, folder / "complaints")

@@ -159,7 +159,7 @@ def test_a_freeze_that_turns_into_a_reboot_is_drained_after_all(tmp_path, cloud)
     home = Home(tmp_path / "vm", rule='types = ["Reboot"]\nprepare = ["one"]')
     with thread(home, cloud.url_for("web-0")):
         watching(home, cloud)
-        cloud.set_fault("freeze-for-reboot", vm="web-0")
+        cloud.fault("freeze-for-reboot", vm="web-0")
         cloud.vm("web-0").restart()
         cloud.wait_until(lambda: "prepared" in home.journal)
         assert home.wrote == []
@@ -236,7 +236,7 @@ def test_what_does_not_fit_any_more_is_skipped(tmp_path, cloud):
     )
     with thread(home, cloud.url_for("web-0")):
         watching(home, cloud)
-        cloud.set_fault("short-notice", vm="web-0", seconds=60)
+        cloud.fault("short-notice", vm="web-0", seconds=60)
         event = cloud.vm("web-0").restart()
         cloud.advance_to(event.not_before - timedelta(seconds=30))
         cloud.wait_until(lambda: cloud.approvals)

@@ -190,3 +190,24 @@ def test_a_place_that_cannot_be_is_refused(settings, said):
     """In words."""
     with pytest.raises(UsageError, match=said):
         rendezvous.make(settings)
+
+
+def test_another_package_may_offer_a_place(tmp_path, monkeypatch):
+    """By its entry point; it is given the keys that are its own."""
+    (tmp_path / "meeting.py").write_text(
+        "class Board:\n"
+        "    def __init__(self, settings):\n"
+        "        self.room = settings['room']\n"
+        "        self.settings = settings\n"
+    )
+    folder = tmp_path / "meeting-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: meeting\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[fairnotice.rendezvous]\nboard = meeting:Board\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    made = rendezvous.make({"kind": "board", "room": "a", "takeover_seconds": 2})
+    assert made.settings == {"room": "a"}
+    with pytest.raises(UsageError, match="the kind board cannot be made: 'room'"):
+        rendezvous.make({"kind": "board"})
+    with pytest.raises(UsageError, match="Did you mean board"):
+        rendezvous.make({"kind": "bord"})

@@ -2,12 +2,9 @@
 
 import asyncio
 import contextlib
-import gc
-import os
 import random
 import subprocess
 import sys
-import threading
 from datetime import UTC, datetime, timedelta
 from urllib.error import URLError
 
@@ -344,22 +341,6 @@ def test_versions_show_what_azure_shows_in_them(cloud):
     assert get(cloud.url_for("web-0"), "2017-11-01")[0]["Events"] == [old]
 
 
-def test_clouds_do_not_know_of_each_other(cloud):
-    """Each has its own fleet, its own ports and its own clock."""
-    with Cloud(start=NEW_YEAR) as other:
-        assert other.url_for("web-0") != cloud.url_for("web-0")
-        other.vm("web-0").restart()
-        other.advance(hours=1)
-        assert get(cloud.url_for("web-0")) == (
-            {"DocumentIncarnation": 1, "Events": []},
-            "Fri, 01 Jan 2027 00:00:00 GMT",
-        )
-        url = other.url_for("web-0")
-    other.close()
-    with pytest.raises(URLError):
-        get(url)
-
-
 def test_the_clock_begins_now_and_stands_still():
     """So that a client that looks at its own clock finds NotBefore ahead of it."""
     before = SystemClock().wall()
@@ -469,68 +450,3 @@ def test_the_wall_clock_can_be_stepped_and_date_shows_it(cloud):
     assert get(cloud.url_for("web-0"))[1] == "Fri, 01 Jan 2027 01:00:00 GMT"
     cloud.advance(seconds=1)
     assert event.status == "Scheduled"
-
-
-def test_a_closed_cloud_is_closed(cloud):
-    """Whatever is asked of it is refused, and whoever asked for it gets no door."""
-    event = cloud.vm("web-0").restart()
-    cloud.close()
-    for late in (lambda: cloud.url_for("web-0"), lambda: cloud.advance(minutes=1), event.look):
-        with pytest.raises(UsageError, match="This cloud is closed"):
-            late()
-    with pytest.raises(UsageError):
-        Cloud("[[vm]]\nnam = 1")
-
-
-def test_nobody_waits_for_himself(cloud):
-    """In the cloud's own thread, and in a process that was forked, it is said and does not hang."""
-    with pytest.raises(UsageError, match="own thread"):
-        cloud.inside(lambda: cloud.events)
-    child = os.fork()
-    if child == 0:
-        try:
-            cloud.advance(seconds=1)
-        except UsageError:
-            with Cloud() as other:
-                os._exit(0 if other.vm("web-0").restart().status == "Scheduled" else 2)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def test_handles_of_two_clouds_are_not_the_same(cloud):
-    """They have the same names, and are of different worlds."""
-    with Cloud() as other:
-        assert cloud.vm("web-0") == cloud.vm("web-0")
-        assert cloud.vm("web-0") != other.vm("web-0")
-        assert cloud.vm("web-0") != cloud.node("node-0")
-
-
-def test_clouds_leave_nothing_behind():
-    """Neither threads nor open files nor memory that grows with each of them."""
-
-    def one() -> None:
-        with Cloud() as cloud:
-            event = cloud.vm("web-0").restart()
-            get(cloud.url_for("web-0"))
-            cloud.run_until(event, "Completed")
-
-    def left() -> tuple[int, int, int]:
-        gc.collect()
-        clouds = sum(isinstance(one, Cloud) for one in gc.get_objects())
-        return threading.active_count(), len(os.listdir("/proc/self/fd")), clouds  # noqa: PTH208
-
-    one()
-    before = left()
-    for _ in range(20):
-        one()
-    assert left() == before
-
-
-def test_a_cloud_that_nobody_closed_does_not_disturb_the_end():
-    """The process ends by itself, and says nothing of what was still under way."""
-    script = "import gc\nfrom fairnotice.testing import Cloud\nCloud().vm('web-0').restart()\n"
-    script += "gc.collect()\ncloud = Cloud()\ncloud.vm('web-0').restart()"
-    run = subprocess.run(  # noqa: S603
-        [sys.executable, "-X", "dev", "-c", script], check=True, capture_output=True, timeout=60
-    )
-    assert (run.stdout, run.stderr) == (b"", b"")

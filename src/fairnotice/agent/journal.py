@@ -59,12 +59,12 @@ def _read(file: Path) -> tuple[Records, int, int]:
         raise Unavailable(f"The journal {file} cannot be read: {error.strerror}.") from error
     found: Records = {}
     count = good = 0
-    rest = whole
-    while rest:
-        raw, newline, rest = rest.partition(b"\n")
-        line = decoded(raw) if newline else None
+    # Behind the last newline there is nothing, or a line that was torn.
+    lines = whole.split(b"\n")[:-1]
+    for raw in lines:
+        line = decoded(raw)
         if line is None:
-            if any(decoded(later) is not None for later in rest.split(b"\n")):
+            if any(decoded(later) is not None for later in lines[count + 1 :]):
                 raise _damaged(file, count + 1)
             break
         try:

@@ -59,7 +59,11 @@ def _made_by(kind: str, settings: Mapping[str, object]) -> Rendezvous:
         known = nearest(kind, found) if found else f"No package offers any ({GROUP})."
         raise UsageError(f"[rendezvous]: there is no kind {kind!r}. {known}")
     own = {key: value for key, value in settings.items() if key not in ("kind", "takeover_seconds")}
-    return cast("Rendezvous", found[kind].load()(own))
+    try:
+        return cast("Rendezvous", found[kind].load()(own))
+    except Exception as error:
+        # Whatever another package raises is wrapped here, at the door, with its cause.
+        raise UsageError(f"[rendezvous]: the kind {kind} cannot be made: {error}") from error
 
 
 class SharedDirectory:

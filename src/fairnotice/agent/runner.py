@@ -31,7 +31,7 @@ LOOK_SECONDS = 0.1
 # Between two tries to give the go-ahead, and between two looks who else is ready.
 AGAIN_SECONDS = 1.0
 AGAIN_SECONDS_MAX = 10.0
-_BAD_REQUEST = 400
+BAD_REQUEST = 400
 
 
 class Service(Protocol):
@@ -252,7 +252,10 @@ class Runner(threading.Thread):
         except RendezvousFailed as error:
             return Verdict(Say.WAIT, str(error))
         now = shop.clock.monotonic()
-        if leader.missing(event, ready):
+        lacking = leader.missing(event, ready)
+        # What somebody swept away is said again.
+        self._said_ready = not any(name.casefold() == record.vm.casefold() for name in lacking)
+        if lacking:
             self._all_ready_at = None
         elif self._all_ready_at is None:
             self._all_ready_at = now
@@ -264,8 +267,8 @@ class Runner(threading.Thread):
             # It is tried again here, where it is known whether the event is still there.
             self._service.approve(event, patience_seconds=0.0)
         except ClientError as error:
-            # As the client has it: of all that says no only 400 says so for good.
-            if isinstance(error, RequestRefused) and error.status == _BAD_REQUEST:
+            # Of all answers 400 alone says that this request will never be right.
+            if isinstance(error, RequestRefused) and error.status == BAD_REQUEST:
                 self._settle(f"refused: {error}")
                 return
             told = error.retry_after_seconds if isinstance(error, Away) else None

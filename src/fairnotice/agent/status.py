@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairnotice.agent.records import Record
+from fairnotice.errors import Unavailable
 
 FILE = "status.json"
 
@@ -82,6 +83,8 @@ def read(folder: Path) -> dict[str, Any] | None:
     """What an agent last said of itself; None where none ever ran here."""
     try:
         found = json.loads((folder / FILE).read_text("utf-8"))
+    except PermissionError as error:
+        raise Unavailable(f"{folder} is for others to read: ask as root.") from error
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
