@@ -130,12 +130,12 @@ def test_a_key_is_kept_for_as_long_as_the_law_keeps_its_own():
     clock = ManualClock()
     keys = Keys(clock.wall, kept_seconds=60, kept_max=2)
     for key in "abc":
-        keys.keep(key, f"request {key}", None)
+        keys.keep(key, f"request {key}", b"{}")
     assert keys.get("a") is None
     assert keys.get("c").request == "request c"
     clock.advance(seconds=59)
     assert keys.get("c") is not None
-    keys.keep("b", "another", None)
+    keys.keep("b", "another", b"{}")
     clock.advance(seconds=1)
     assert keys.get("c") is None
     assert keys.get("b").request == "another"

@@ -15,6 +15,7 @@ from fairnotice.control import shapes, stories, views
 from fairnotice.control.misfits import nearest
 from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
+from fairnotice.engine.tables import known_key
 from fairnotice.errors import Unavailable, UnknownName
 from fairnotice.metadata.faults import Fault, Faults
 from fairnotice.model import Event, Requester, Window
@@ -162,12 +163,15 @@ class Service:
 
     def rollouts(self, after: str = "") -> Iterable[shapes.Rollout]:
         """Every rollout, without its nodes."""
-        return (views.rollout(self.fleet, row) for row in beyond(self.fleet.rollouts, after))
+        canceled = views.canceled_nodes(self.fleet)
+        rows = beyond(self.fleet.rollouts, after)
+        return (views.rollout(self.fleet, row, canceled[row.id]) for row in rows)
 
     def rollout(self, name: str) -> shapes.Rollout:
         """One rollout, with its nodes."""
         row = named("rollout", self.fleet.rollouts, name)
-        return views.rollout(self.fleet, row, self.conductor.now())
+        canceled_count = views.canceled_nodes(self.fleet)[row.id]
+        return views.rollout(self.fleet, row, canceled_count, self.conductor.now())
 
     def document(self, vm: str, api_version: str) -> bytes:
         """What a VM reads, byte for byte."""
@@ -316,6 +320,11 @@ class Service:
         """Make the fleet what the specification says: all of it, or nothing."""
         return await self._tell(commands.ApplyFleet(spec=spec))
 
+    def refusal_of_fleet(self, spec: commands.FleetSpec) -> Refusal | None:
+        """Why this specification would not be applied now; None where it would be."""
+        decision = self.conductor.foresee(commands.ApplyFleet(spec=spec))
+        return decision if isinstance(decision, Refusal) else None
+
     # ---- Faults of the endpoint, of which the law knows nothing ----
 
     @property
@@ -347,6 +356,12 @@ class Service:
         return shapes.Cleared([fault.id for fault in self.faults.clear_all()])
 
     # ---- Telling the law ----
+
+    def has_request(self, who: Who) -> bool:
+        """Whether the law knows this key already, as that of a request (rule 19)."""
+        return (
+            who.key is not None and known_key(who.requester, who.key) in self.fleet.request_by_key
+        )
 
     def _event(self, name: str) -> Event:
         """Clients write GUIDs in either case, and mean the same."""
