@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fairnotice.control import misfits, shapes
+from fairnotice.control import misfits, shapes, views
 from fairnotice.control.keys import Keys
 from fairnotice.control.service import Service, Who, beyond, named
 from fairnotice.engine import Refusal
@@ -97,6 +97,22 @@ def test_every_vm_is_the_same_in_list_and_alone():
             assert [service.node(one.name) for one in service.nodes()] == list(service.nodes())
             assert [service.scope(one.name) for one in service.scopes()] == list(service.scopes())
             assert list(service.scale_sets()) == []
+
+    asyncio.run(story())
+
+
+def test_why_a_node_waits_is_told_of_the_first_only(monkeypatch):
+    """Of a rollout over thousands of nodes the others wait for those."""
+    monkeypatch.setattr(views, "WAITING_TOLD_MAX", 2)
+
+    async def story():
+        async with service_of() as service:
+            body = shapes.StartRollout(nodes=list(service.fleet.nodes)[:4])
+            rollout = (await service.start_rollout(OPERATOR, body)).id
+            await service.steer_rollout("pause", rollout, OPERATOR)
+            nodes = service.rollout(rollout).nodes
+            waiting = [bool(one.reason) for one in nodes if one.status == "pending"]
+            assert waiting[:3] == [True, True, False]
 
     asyncio.run(story())
 

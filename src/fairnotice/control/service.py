@@ -5,7 +5,7 @@ A name that nobody has raises errors.UnknownName with the nearest ones; what can
 now raises errors.Unavailable.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import dropwhile, islice
 from typing import NamedTuple, TypedDict, TypeVar
 from uuid import uuid4
@@ -74,6 +74,11 @@ def named(kind: str, rows: Mapping[str, Row], name: str) -> Row:
         meant = f" Did you mean {' or '.join(alike)}?" if alike else ""
         raise UnknownName(f"There is no {kind} {name}.{meant}", alike)
     return row
+
+
+def spelled(rows: Container[str], name: str) -> str:
+    """An id as these rows have it: clients write GUIDs in either case, and mean the same."""
+    return name.lower() if name not in rows and name.lower() in rows else name
 
 
 def beyond(rows: Mapping[str, Row], name: str) -> Iterable[Row]:
@@ -159,7 +164,8 @@ class Service:
 
     def operation(self, name: str) -> shapes.Operation:
         """One operation."""
-        return views.operation(self.fleet, named("operation", self.fleet.operations, name))
+        rows = self.fleet.operations
+        return views.operation(self.fleet, named("operation", rows, spelled(rows, name)))
 
     def rollouts(self, after: str = "") -> Iterable[shapes.Rollout]:
         """Every rollout, without its nodes."""
@@ -169,7 +175,7 @@ class Service:
 
     def rollout(self, name: str) -> shapes.Rollout:
         """One rollout, with its nodes."""
-        row = named("rollout", self.fleet.rollouts, name)
+        row = named("rollout", self.fleet.rollouts, spelled(self.fleet.rollouts, name))
         canceled_count = views.canceled_nodes(self.fleet)[row.id]
         return views.rollout(self.fleet, row, canceled_count, self.conductor.now())
 
@@ -282,13 +288,14 @@ class Service:
 
     async def steer_rollout(self, what: str, rollout: str, who: Who) -> Result:
         """Pause, resume or cancel a rollout."""
-        named("rollout", self.fleet.rollouts, rollout)
-        return await self._tell(ROLLOUT_COMMANDS[what](rollout=rollout, by=who.requester))
+        row = named("rollout", self.fleet.rollouts, spelled(self.fleet.rollouts, rollout))
+        return await self._tell(ROLLOUT_COMMANDS[what](rollout=row.id, by=who.requester))
 
     # ---- Operations and events ----
 
     async def cancel_operation(self, name: str, who: Who) -> Result:
         """Take back an operation with all its events; or what is left of a whole request."""
+        name = spelled(self.fleet.requests, spelled(self.fleet.operations, name))
         if name not in self.fleet.requests:
             named("operation", self.fleet.operations, name)
         return await self._tell(commands.Cancel(target=name, by=who.requester))
