@@ -358,7 +358,7 @@ def test_of_a_request_only_what_has_not_started_is_taken_back():
 
 def test_ids_are_offered_and_taken_as_they_are_typed(fairnotice):
     """With the number that tells operations of one request apart, and in either case."""
-    words = ("vm", "restart", "FrontEnd_IN_0", "BackEnd_IN_0", "--not-before", "+1h", "--json")
+    words = ("vm", "restart", "web-2", "batch_1", "--not-before", "+1h", "--json")
     request = fairnotice(*words).json["id"]
     short = request[:8]
     unknown = fairnotice("operation", "show", f"{short}.9")
