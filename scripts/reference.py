@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from fairnotice.cli import exits
 from fairnotice.cli.main import all_commands
@@ -132,8 +132,11 @@ JSON over HTTP, at `http://127.0.0.1:8600` where `fairnotice up` runs. The OpenA
 every field, is at `/v1/openapi.json`.
 
 - Instants are ISO 8601 in UTC, names are in snake_case. A field that nobody knows is refused.
-- What starts something is answered 202 with its id and the events it made, once it is durable.
-- `Idempotency-Key` on a POST makes a repeat the same request.
+- What starts something is answered 202 with its id and the events it made, once it is durable; a
+  dry run starts nothing, and is answered 200.
+- `Idempotency-Key` on a POST makes a repeat the same request. Keys of what makes operations or
+  rollouts are kept a day, whatever becomes of the process; those of the rest (approve, cancel,
+  postpone, release, pause, resume, cordon, uncordon, faults) only until the process ends.
 - Lists have `items` and `next`; ask for more with `?after=NEXT`, and for other sizes with
   `?limit=N` (100, at most 1,000).
 - Without authentication only programs of this machine may ask: `Host`, and `Origin` if there is
@@ -149,12 +152,12 @@ OTHERS = {
 PROBLEMS = """\
 A no is `application/problem+json` (RFC 9457): `detail` is a sentence for people, `field` says
 what is wrong in the request, `rule` which rule of [SPECIFICATION.md](../../SPECIFICATION.md) says
-no, `event` which event is in the way, `nearest` which names may have been meant.
+no, `event` and `operation` what is in the way, `nearest` which names may have been meant.
 """
 
 
 def _address(route: Route) -> str:
-    shows = " or ".join(_named(shape) for shape in get_args(route.shows) or (route.shows,))
+    shows = " or ".join(_named(shape) for shape in (route.shows, route.foresees) if shape)
     takes = "" if route.takes is None else _named(route.takes)
     return f"| `{route.method} {route.path}` | {route.summary} | {takes} | {shows} |"
 

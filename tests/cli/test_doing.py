@@ -1,5 +1,6 @@
 """Doing: VMs, events, scale sets, nodes and rollouts, from the announcement to the refusal."""
 
+import re
 from functools import partial
 
 from tests.cli.typed import served, typed, wait_until
@@ -111,6 +112,26 @@ def test_an_instant_in_the_past_is_said_once(fairnotice):
     assert ended.err == "not_before lies in the past. Give a later instant.\n"
 
 
+def test_nothing_is_called_approved_that_is_not():
+    """An approval that comes too late is taken, and nothing comes of it: exit code 1."""
+    with served() as there:
+        fairnotice = partial(typed, url=there.url)
+        canceled = announced(fairnotice("vm", "restart", "web-2", "--json"))
+        fairnotice("event", "cancel", canceled)
+        started = announced(fairnotice("node", "fail", "node-5", "--json"))
+        waiting = announced(fairnotice("vm", "restart", "FrontEnd_IN_1", "--json"))
+        late = fairnotice("event", "approve", canceled)
+        mixed = fairnotice("event", "approve", canceled, started, waiting)
+        approvals = fairnotice("event", "show", canceled, "--json").json["approvals"]
+
+    assert (late.code, late.out) == (1, "")
+    assert late.err == f"{canceled} is canceled: there is nothing to approve.\n"
+    assert mixed.code == 1
+    assert f"{started} has started: there is nothing to approve." in mixed.err
+    assert [line.split()[0] for line in mixed.out.splitlines()] == [waiting]
+    assert approvals == []
+
+
 def test_what_is_promised_grows_with_a_postponement(fairnotice):
     """The history says what was promised in the end, not at first."""
     event = announced(fairnotice("vm", "restart", "batch_3", "--not-before", "+1h", "--json"))
@@ -155,8 +176,11 @@ def test_a_scale_set_is_scaled_in_after_its_notice(fairnotice):
     assert "terminate notice 7 s (for 7 min)" in changed.out
     assert "7 s (for 7 min)" in fairnotice("scale-set", "show", "batch").out
     assert shrunk.json["events"][0]["type"] == "Terminate"
-    assert fairnotice("scale-set", "set-terminate-notice", "batch", "99").code == 1
-    assert fairnotice("scale-set", "set-terminate-notice", "batch", "soon").code == 2
+    assert fairnotice("scale-set", "set-terminate-notice", "batch", "99").code == 2
+    for minutes in ("4", "16", "soon"):
+        refused = fairnotice("scale-set", "set-terminate-notice", "batch", minutes)
+        assert refused.code == 2
+        assert "5 to 15 minutes" in refused.err
 
 
 # ---- Nodes and rollouts ----
@@ -210,7 +234,19 @@ def test_several_nodes_are_a_rollout(fairnotice):
     assert "paused" in fairnotice("rollout", "list").out
     assert fairnotice("rollout", "resume", name).code == 0
     assert fairnotice("rollout", "cancel", name).code == 0
-    assert fairnotice("rollout", "show", name, "--json").json["status"] == "canceled"
+    shown = fairnotice("rollout", "show", name)
+    assert " 0%   2 canceled" in shown.out
+    assert "skipped" not in shown.out
+
+
+def test_the_windows_of_a_rollout_are_shown(fairnotice):
+    """As they were typed."""
+    typed_so = ("--window", "Sat,Sun 22:00-04:00", "--window", "Mon 01:30-02:00")
+    begun = fairnotice("rollout", "start", "node-0", *typed_so)
+    name = fairnotice("rollout", "list", "--json").json["items"][-1]["id"]
+    fairnotice("rollout", "cancel", name)
+
+    assert "only Sat,Sun 22:00-04:00 or Mon 01:30-02:00 UTC" in begun.out
 
 
 def test_a_rollout_has_no_instant_of_its_own(fairnotice):
@@ -242,6 +278,25 @@ def test_a_dry_run_says_who_is_in_the_way(fairnotice):
     assert (shown.code, shown.err) == (0, "")
     (line,) = [line for line in shown.out.splitlines() if "has an operation" in line]
     assert line.split(maxsplit=1) == ["node-3", "has an operation announced or under way"]
+
+
+def test_a_dry_run_always_comes_to_a_conclusion():
+    """Also where a node has failed, and where nothing is to be done."""
+    with served() as there:
+        fairnotice = partial(typed, url=there.url)
+        all_well = fairnotice("rollout", "start", "node-0", "--dry-run").out
+        fairnotice("node", "fail", "node-4")
+        nothing = fairnotice("rollout", "start", "node-4", "--dry-run").out
+        budget = ("--failure-budget", "1", "--dry-run")
+        skipped = fairnotice("rollout", "start", "node-4", *budget).out
+        some = fairnotice("rollout", "start", "--all", "--dry-run").out
+
+    assert all_well.splitlines()[-1].startswith("Over at ")
+    last = "Nothing would be done, and it would not end by itself: see to node-4."
+    assert nothing.splitlines()[-1] == last
+    assert "ANNOUNCED" not in nothing
+    assert skipped.splitlines()[-1] == "Nothing would be done."
+    assert some.splitlines()[-1] == "It would not end by itself: see to node-4."
 
 
 def test_nodes_of_a_rollout_say_why_they_wait():
@@ -291,11 +346,53 @@ def test_what_a_refusal_names_can_be_looked_at(fairnotice):
     stopped = fairnotice("vm", "stop", "batch_0", "--json").json["operations"][0]
     untold = fairnotice("operation", "cancel", stopped)
 
-    for refused in (told, untold):
+    rollout = fairnotice("rollout", "start", "node-1", "--json").json["id"]
+    fairnotice("rollout", "cancel", rollout)
+    over = [fairnotice("rollout", what, rollout) for what in ("pause", "resume")]
+
+    for refused in (told, untold, *over):
         assert refused.code == 1
-        words = refused.err.rpartition(": fairnotice ")[2].split()
-        assert fairnotice(*words).code == 0, refused.err
+        _, leads, words = refused.err.rpartition(": fairnotice ")
+        assert not leads or fairnotice(*words.split()).code == 0, refused.err
+    assert f"fairnotice event show {event[:8]}" in told.err
     assert f"fairnotice operation show {stopped}" in untold.err
+    assert [one.err for one in over] == [f"{rollout} is canceled. Start a new one.\n"] * 2
+
+
+def test_of_a_request_only_what_has_not_started_is_taken_back():
+    """What goes on is said, beside what is canceled."""
+    with served() as there:
+        fairnotice = partial(typed, url=there.url)
+        words = ("vm", "restart", "web-0", "web-1", "--not-before", "+1h", "--json")
+        asked = fairnotice(*words).json
+        started = asked["operations"][0]
+        fairnotice("event", "approve", asked["events"][0]["id"])
+        ended = fairnotice("operation", "cancel", asked["id"])
+
+    assert ended.code == 0
+    assert ended.out.splitlines()[0] == "restart of web-0  ·  Started"
+    assert ended.out.splitlines()[1] == "restart of web-1  ·  Canceled"
+    assert ended.err == f"{started} has started and goes on: it is not taken back.\n"
+
+
+def test_ids_are_offered_and_taken_as_they_are_typed(fairnotice):
+    """With the number that tells operations of one request apart, and in either case."""
+    words = ("vm", "restart", "web-2", "batch_1", "--not-before", "+1h", "--json")
+    request = fairnotice(*words).json["id"]
+    short = request[:8]
+    unknown = fairnotice("operation", "show", f"{short}.9")
+    ambiguous = fairnotice("operation", "show", short)
+    offered = re.findall(rf"{short}\.\d(?!\d)", unknown.err.partition("Did you mean")[2])
+
+    assert (unknown.code, ambiguous.code) == (3, 2)
+    assert sorted(offered) == [f"{short}.0", f"{short}.1"]
+    assert f"Add the number: {short}.0." in ambiguous.err
+    for name in (*offered, f"{request}.0".upper(), f"{short}.1".upper()):
+        assert fairnotice("operation", "show", name).code == 0, name
+    assert fairnotice("operation", "cancel", request.upper()).code == 0
+    rollout = fairnotice("rollout", "start", "node-1", "--json").json["id"]
+    assert fairnotice("rollout", "show", rollout.upper()).code == 0
+    assert fairnotice("rollout", "cancel", rollout.upper()).code == 0
 
 
 def test_a_rollout_wants_nodes(fairnotice):

@@ -87,11 +87,20 @@ def test_what_would_break_an_event_is_refused_and_the_event_named(fairnotice, tm
     )
     file = write(tmp_path, "fleet.toml", text + SPARE.format(name="spare-2"))
     ended = fairnotice("fleet", "apply", file, "--yes")
+    beforehand = fairnotice("fleet", "apply", file, "--dry-run")
+    for_programs = fairnotice("fleet", "apply", file, "--dry-run", "--json")
+    asked = fairnotice("fleet", "apply", file)
 
     assert ended.code == 1
     assert "nothing has changed" in ended.err
     assert event in ended.err
     assert fairnotice("vm", "show", "spare-2").code == 3
+    # A dry run is not green for what is refused, and nobody is asked whether he wants it.
+    assert (beforehand.code, for_programs.code, asked.code) == (1, 1, 1)
+    assert "+ VM spare-2" in beforehand.out
+    assert beforehand.err.startswith(f"It would be refused. While {event} of web-0 is live")
+    assert for_programs.json["refused"]["event"] == event
+    assert asked.err == ended.err
 
 
 def test_a_file_with_a_mistake_is_wrong_usage(fairnotice, tmp_path):

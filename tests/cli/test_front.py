@@ -1,5 +1,6 @@
 """The front: help with examples, mistakes, exit codes, completion, doctor, missing extras."""
 
+import json
 import shutil
 import socket
 import subprocess
@@ -8,6 +9,8 @@ import sys
 import pytest
 
 from fairnotice.cli import completion, main
+from fairnotice.engine.invariants import Violation
+from fairnotice.testing.witness import LawBroken, LawWitness
 from tests.cli.typed import environment, typed
 
 PLACES = [place for place in completion.places(main.all_commands()) if place.words]
@@ -260,3 +263,25 @@ def test_the_simulator_counts_for_programs():
     assert (numbers["seeds"], numbers["seeds_that_failed"], numbers["report"]) == (2, 0, [])
     assert 0 <= numbers["refused"] <= numbers["commands"]
     assert {"steps", "simulated_days", "events", "impacts", "took_seconds"} <= numbers.keys()
+
+
+def test_the_simulator_fails_for_programs_too(monkeypatch, capsys):
+    """A law that is broken is exit code 1, with the report in the JSON."""
+
+    def complain(*_):
+        raise LawBroken([Violation(90, "planted")])
+
+    monkeypatch.setattr(LawWitness, "after", complain)
+    code = main.main(["simulate", "--seed", "3", "--steps", "20", "--json"])
+
+    assert code == 1
+    assert json.loads(capsys.readouterr().out)["seeds_that_failed"] == 1
+
+
+@pytest.mark.parametrize("many", [("--seeds", "5"), ("--first", "5")])
+def test_one_seed_or_many(many):
+    """Nothing that was typed is ignored."""
+    ended = typed("simulate", "--seed", "3", *many, "--steps", "20")
+
+    assert ended.code == 2
+    assert "give one or the other" in ended.err

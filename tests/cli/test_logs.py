@@ -4,11 +4,12 @@ import json
 import logging
 import signal
 import sqlite3
+import subprocess
 import sys
 
 import pytest
 
-from fairnotice.cli.logs import JsonFormatter
+from fairnotice.cli.logs import FORMATS, JsonFormatter
 from tests.cli.test_up import control, lines, shell, started
 
 
@@ -18,6 +19,20 @@ def failure():
         int("x")
     except ValueError:
         return sys.exc_info()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_warnings_are_logged_and_chatter_is_not(form):
+    """On standard error, in either format."""
+    program = (
+        "import logging; from fairnotice.cli.logs import log_to_standard_error as begin; "
+        f"begin({form!r}); logging.info('chatter'); logging.warning('mind this')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)  # noqa: S603, PLW1510
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "mind this" in done.stderr
+    assert "chatter" not in done.stderr
 
 
 @pytest.mark.parametrize("trouble", [None, failure()])

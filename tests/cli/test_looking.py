@@ -83,14 +83,6 @@ def test_colours_are_for_terminals(service):
     assert "in service" in plain.text
 
 
-def test_no_table_is_wider_than_the_terminal(service):
-    """In 100 columns nothing is folded by the terminal."""
-    terminal = Terminal("vm", "list", url=service.url)
-
-    assert terminal.end() == 0
-    assert max(len(line.rstrip("\r")) for line in terminal.text.splitlines()) <= 100
-
-
 def test_the_url_may_be_typed(service):
     """Before the command or behind it, and it wins over FAIRNOTICE_URL."""
     nowhere = "http://127.0.0.1:1"

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import signal
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -215,6 +216,24 @@ def test_no_word_is_cut_however_narrow_the_terminal(monkeypatch, columns, minute
     assert ("due:" in words) == (minutes == 16)
 
 
+@pytest.mark.parametrize(("columns", "seen"), [(36, 4), (100, 20)])
+def test_what_there_is_no_room_for_is_counted(monkeypatch, columns, seen):
+    """As many events as fit, and how many more the list has: not those that are just gone."""
+    console = Console(width=columns, height=30, file=io.StringIO())
+    monkeypatch.setattr(shown, "terminal", lambda: console)
+    view = View("http://there", None)
+    lines = [line("Snapshot", id=f"{number:08}-…") for number in range(25)]
+    gone = {"status": "Completed", "gone_at": "2026-01-01T12:00:00Z"}
+    lines += [line("Snapshot", id=f"{number:08}-…", **gone) for number in range(25, 30)]
+    view.take(lines)
+    console.print(view.picture(NOON + timedelta(seconds=5)))
+
+    said = console.file.getvalue()
+    assert "25 announced" in " ".join(said.split())
+    assert len(re.findall(r"^0000", said, re.MULTILINE)) == seen
+    assert f"and {25 - seen} more: fairnotice event list" in " ".join(said.split())
+
+
 def test_the_list_says_of_what_is_due_what_the_view_says():
     """One word per thing."""
     view = View("http://there", None)
@@ -236,5 +255,5 @@ def test_what_is_over_lingers_for_a_moment():
     def events(seconds):
         return view.picture(NOON + timedelta(seconds=seconds)).renderables[2]
 
-    assert events(5).row_count == 1
+    assert len(events(5).rows) == 1
     assert "Nothing is announced" in str(events(15))

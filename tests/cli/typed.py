@@ -133,13 +133,17 @@ def typed(
 
 
 class Terminal:
-    """A command that runs on a pseudo-terminal of 100 columns."""
+    """A command that runs on a pseudo-terminal, of 100 columns where nothing else is said."""
 
     def __init__(
-        self, *words: str, url: str | None = None, env: Mapping[str, str] | None = None
+        self,
+        *words: str,
+        url: str | None = None,
+        env: Mapping[str, str] | None = None,
+        columns: int = 100,
     ) -> None:
         self._main, there = pty.openpty()
-        fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self._process = subprocess.Popen(  # noqa: S603
             [*PROGRAM, *words], env=environment(url, env), stdin=there, stdout=there, stderr=there
         )

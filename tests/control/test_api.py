@@ -99,6 +99,7 @@ def test_the_fleet_round_trips(looked_at):
     fleet = looked_at.get("/v1/fleet")
     assert len(fleet.json["vm"]) == 13
     difference = looked_at.post("/v1/fleet/difference", fleet.body).json
+    assert difference.pop("refused") is None
     assert difference == {"added": [], "changed": [], "removed": [], "warnings": []}
     revision = looked_at.run.conductor.fleet.revision
     assert looked_at.call("PUT", "/v1/fleet", fleet.body).status == 200
@@ -275,7 +276,10 @@ def test_an_event_is_released(served):
 def test_a_rollout_is_forecast_started_and_steered(served):
     """A dry run changes nothing; pausing twice neither."""
     body = {"nodes": ["node-0", "node-1", "node-2"], "impact": "reboot", "nodes_at_once_max": 1}
-    forecast = served.post("/v1/rollouts", {**body, "dry_run": True}).json
+    body["windows"] = [{"weekdays": list(range(7)), "start_minute": 0, "length_minutes": 1440}]
+    answer = served.post("/v1/rollouts", {**body, "dry_run": True})
+    forecast = answer.json
+    assert answer.status == 200
     assert {node["node"] for node in forecast["order"]} == set(body["nodes"])
     assert served.get("/v1/rollouts").json["items"] == []
     rollout = served.post("/v1/rollouts", body).json["id"]
@@ -284,8 +288,11 @@ def test_a_rollout_is_forecast_started_and_steered(served):
         assert served.post(f"{path}/{what}").status == 202
         assert served.get(path).json["status"].lower() == status
     assert len(served.get(path).json["nodes"]) == 3
+    assert served.get(path).json["windows"] == body["windows"]
     assert served.post(f"{path}/cancel").status == 202
-    assert served.get("/v1/rollouts").json["items"][0]["status"].lower() == "canceled"
+    for found in (served.get("/v1/rollouts").json["items"][0], served.get(path).json):
+        assert found["status"].lower() == "canceled"
+        assert (found["skipped_count"], found["canceled_count"]) == (0, 3)
     refused = served.post(f"{path}/resume").problem
     assert (refused["status"], refused["rule"]) == (409, 22)
 
@@ -312,11 +319,15 @@ def test_a_fleet_is_put_as_a_whole_or_not_at_all(served):
     assert served.get("/v1/nodes/node-6").status == 200
     fleet["node"].append({"name": "node-6"})
     problem = served.call("PUT", "/v1/fleet", fleet).problem
-    assert (problem["status"], problem["rule"]) == (422, 21)
+    assert (problem["status"], problem["rule"], problem["field"]) == (422, 21, "node[7].name")
+    assert served.post("/v1/fleet/difference", fleet).json["refused"] == problem
     restarted(served)
     without = [vm for vm in fleet["vm"] if vm["name"] != "web-0"]
-    problem = served.call("PUT", "/v1/fleet", {**fleet, "node": fleet["node"][:7], "vm": without})
-    assert problem.problem["status"] == 409
+    body = {**fleet, "node": fleet["node"][:7], "vm": without}
+    shown = served.post("/v1/fleet/difference", body).json
+    problem = served.call("PUT", "/v1/fleet", body).problem
+    assert problem["status"] == 409
+    assert shown["refused"] == problem
     assert served.get("/v1/vms/web-0").status == 200
 
 

@@ -114,6 +114,23 @@ def test_every_address_with_a_name_says_404(looked_at):
         ),
         (
             "/v1/rollouts",
+            {
+                "nodes": ["node-0"],
+                "windows": [
+                    {"weekdays": [0], "start_minute": 0, "length_minutes": 1},
+                    {"weekdays": [], "start_minute": 0, "length_minutes": 1},
+                ],
+            },
+            "windows[1].weekdays",
+        ),
+        (
+            "/v1/rollouts",
+            {"nodes": ["node-0"], "impact": "reboot", "duration_seconds": 5},
+            "duration_seconds",
+        ),
+        ("/v1/nodes/node-0/predict-failure", {}, "not_before"),
+        (
+            "/v1/rollouts",
             {"nodes": ["node-0"], "windows": [{"weekdays": [0], "start_minute": 0}]},
             "windows[0].length_minutes",
         ),
@@ -121,7 +138,7 @@ def test_every_address_with_a_name_says_404(looked_at):
         (
             "/v1/fleet/difference",
             {"vm": [{"name": "x", "cloud_service": "s", "automatically_approve": ["Reboot"]}]},
-            "vm[0]",
+            "vm[0].automatically_approve",
         ),
         ("/v1/fleet/difference", {"node": [{"name": "x", "capacity": 0}]}, "node[0].capacity"),
         ("/v1/fleet/difference", {"vm": [{"name": "x", "network": "?"}]}, "vm[0].network"),
@@ -132,6 +149,32 @@ def test_a_body_that_does_not_fit_is_422_with_the_field(looked_at, path, body, f
     revision = looked_at.run.conductor.fleet.revision
     problem = looked_at.post(path, body).problem
     assert (problem["status"], problem["field"]) == (422, field), problem
+    assert looked_at.run.conductor.fleet.revision == revision
+
+
+@pytest.mark.parametrize(
+    ("table", "number", "row", "field"),
+    [
+        ("vm", 0, {"node": "node-99"}, "node"),
+        ("vm", 12, {"automatically_approve": ["Terminate"]}, "automatically_approve"),
+        ("vm", 1, {"name": "web-0"}, "name"),
+        ("vm", 3, {"name": "a/b"}, "name"),
+        ("vm", 0, {"scale_set": "batch"}, "scale_set"),
+        ("vm", 0, {"availability_set": "nobody"}, "availability_set"),
+        ("vm", 3, {"placement_group": 9}, "placement_group"),
+        ("vm", 12, {"update_domain": 1}, "update_domain"),
+        ("vm", 2, {"addresses": ["10.9.9.9", "10.9.9.9"]}, "addresses"),
+        ("scale_set", 1, {"terminate_notice_minutes": 4}, "terminate_notice_minutes"),
+        ("availability_set", 0, {"automatically_approve": ["Freeze"]}, "automatically_approve"),
+    ],
+)
+def test_a_fleet_that_cannot_be_names_the_field_of_the_row(looked_at, table, number, row, field):
+    """In a list of thousands of VMs, which one and what of it; and nothing has changed."""
+    revision = looked_at.run.conductor.fleet.revision
+    fleet = looked_at.get("/v1/fleet").json
+    fleet[table][number] |= row
+    problem = looked_at.call("PUT", "/v1/fleet", fleet).problem
+    assert (problem["status"], problem["field"]) == (422, f"{table}[{number}].{field}"), problem
     assert looked_at.run.conductor.fleet.revision == revision
 
 
@@ -158,6 +201,7 @@ def test_only_what_a_user_asks_for_is_approved_by_policy(looked_at):
     body = {"automatically_approve": ["Freeze"]}
     problem = looked_at.call("PATCH", "/v1/scopes/vm:db", body).problem
     assert (problem["status"], problem["rule"]) == (422, 18)
+    assert problem["field"] == "automatically_approve"
     body = {"automatically_approve": ["reboot"]}
     problem = looked_at.call("PATCH", "/v1/scopes/vm:db", body).problem
     assert (problem["field"], problem["nearest"]) == ("automatically_approve[0]", ["Reboot"])
@@ -215,6 +259,9 @@ def test_a_refusal_is_409_with_the_rule_in_words(served):
         "db is a Regular VM and is never evicted. Evict Spot VMs only, or delete it."
     )
     event = restarted(served)
+    body = {"not_before": in_minutes(-600)}
+    problem = served.post(f"/v1/events/{event}/postpone", body).problem
+    assert (problem["status"], problem["field"]) == (422, "not_before")
     served.post(f"/v1/events/{event}/approve")
     body = {"not_before": in_minutes(600)}
     problem = served.post(f"/v1/events/{event}/postpone", body).problem
@@ -222,11 +269,13 @@ def test_a_refusal_is_409_with_the_rule_in_words(served):
 
 
 def test_too_much_at_once_is_429(served):
-    """Rule 17: so many of a user's operations may wait in a scope."""
-    answers = [served.post("/v1/vms/db/restart") for _ in range(200)]
-    assert answers[0].status == 202
+    """Rule 17: so many of a user's requests may wait in a scope, however many VMs each names."""
+    body = {"vms": ["web-0", "web-1"]}
+    answers = [served.post("/v1/vms:restart", body) for _ in range(101)]
+    assert answers[-2].status == 202
     assert answers[-1].problem["status"] == 429
     assert answers[-1].json["rule"] == 17
+    assert "100 requests wait" in answers[-1].json["detail"]
 
 
 @pytest.mark.parametrize(

@@ -319,7 +319,7 @@ BAD = {
         ": vm web-0: `automatically_approve[0]` cannot be `Rebot`; did you mean `Reboot`?"
     ),
     VM + "scale_set = 's'\nautomatically_approve = ['Reboot']": (
-        ": vm web-0: `automatically_approve` is a whole set's; put it on the scale_set `s`"
+        ": vm web-0: `automatically_approve`: That is a whole set's; put it on the scale_set `s`"
     ),
     "[[node]]\nname = 'n'\ncapacity = 0": ": node n: `capacity` must be 1 or more",
     "[[node]]\nname = 'n'\ncapacity = 1000001": ": node n: `capacity` must be 1000000 or less",

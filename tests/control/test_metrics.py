@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from fairnotice.cli import main
 from fairnotice.control.metrics import Tally, exposition
 from fairnotice.control.serving import Serving
 from fairnotice.engine.commands import Cancel, FailNode, ReportServed, SeenBy
@@ -282,6 +283,17 @@ def names_in(paper):
     """The metrics that a paper names, without what a histogram puts behind its name."""
     named = set(re.findall(r"\bfairnotice_\w+", paper))
     return {re.sub(r"_given_seconds_(bucket|sum|count)$", "_given_seconds", one) for one in named}
+
+
+def test_what_an_alert_says_to_type_can_be_typed():
+    """Whoever is woken at night copies it."""
+    said = (ROOT / "deploy" / "alert-rules.yml").read_text("utf-8")
+    commands = re.findall(
+        r"fairnotice ((?:[a-z-]+ )+[a-z-]+(?: ID)?(?: --[a-z]+(?: \d+m)?)?)", said
+    )
+    assert len(commands) > 5
+    for command in commands:
+        main.parser(command.split()).parse_args(command.split())
 
 
 @pytest.mark.parametrize("name", ["grafana-dashboard.json", "alert-rules.yml"])

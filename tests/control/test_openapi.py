@@ -66,11 +66,36 @@ def test_every_problem_is_described_as_one():
 
 
 def test_what_takes_a_key_says_so():
-    """Every POST, and no other."""
-    for path in DOCUMENT["paths"].values():
-        for method, one in path.items():
+    """Every POST that changes something, and no other."""
+    for path, methods in DOCUMENT["paths"].items():
+        for method, one in methods.items():
             names = [parameter["name"] for parameter in one["parameters"]]
-            assert ("Idempotency-Key" in names) == (method == "post")
+            changes = method == "post" and path != "/v1/fleet/difference"
+            assert ("Idempotency-Key" in names) == changes, path
+
+
+def test_bounds_that_are_enforced_are_said():
+    """Those of the feed's revision, and of a key."""
+    (after,) = DOCUMENT["paths"]["/v1/feed"]["get"]["parameters"]
+    assert (after["schema"]["minimum"], after["schema"]["maximum"]) == (0, 2**63 - 1)
+    restart = DOCUMENT["paths"]["/v1/vms:restart"]["post"]["parameters"]
+    assert [one["schema"]["maxLength"] for one in restart] == [200]
+
+
+def test_what_was_only_asked_is_not_said_to_be_durable():
+    """A dry run is answered 200 with a forecast, a rollout that begins 202."""
+    answers = DOCUMENT["paths"]["/v1/rollouts"]["post"]["responses"]
+    assert references(answers["200"]) == {"Forecast"}
+    assert references(answers["202"]) == {"Accepted"}
+
+
+def test_every_description_stands_by_itself():
+    """Nobody reads the one before it."""
+    shapes = DOCUMENT["components"]["schemas"].items()
+    leaning = [name for name, one in shapes if one.get("description", "").startswith("The same f")]
+    assert leaning == []
+    summary = DOCUMENT["paths"]["/v1/operations"]["get"]["summary"]
+    assert summary == "Every operation of the last day, and all that are not over."
 
 
 def test_the_addresses_that_people_rely_on_are_there():
@@ -89,6 +114,9 @@ def test_the_addresses_that_people_rely_on_are_there():
         ("scale-sets", "scale-in"),
     ):
         assert {f"/v1/{kind}/{{name}}/{verb}" for verb in verbs.split()} <= found
+    on_several = "restart redeploy evict delete stop start deallocate"
+    assert {f"/v1/vms:{verb}" for verb in on_several.split()} <= found
+    assert ("POST", "/v1/operations/{name}/cancel") in operations()
     for pair in (("PUT", "/v1/fleet"), ("POST", "/v1/rollouts"), ("GET", "/v1/feed")):
         assert pair in operations()
     for kind in ("scale-sets", "scopes"):
@@ -157,8 +185,9 @@ def test_schemathesis_finds_nothing_among_names_that_are_there(tmp_path):
                 for parameter in operation["parameters"]:
                     if parameter["in"] == "path":
                         parameter["schema"] = {"enum": known[path.split("/")[2]]}
-        rollout = document["components"]["schemas"]["StartRollout"]["properties"]
-        rollout["nodes"]["items"] = {"enum": known["nodes"]}
+        for shape, named in (("StartRollout", "nodes"), ("OnVms", "vms"), ("PlannedOnVms", "vms")):
+            properties = document["components"]["schemas"][shape]["properties"]
+            properties[named]["items"] = {"enum": known[named]}
         before = served.run.conductor.fleet.revision
         # A fleet that is put would take away all that the others are about.
         explored(
@@ -166,3 +195,5 @@ def test_schemathesis_finds_nothing_among_names_that_are_there(tmp_path):
             *("--phases", "coverage,fuzzing", "--max-examples", EXAMPLES),
         )
         assert served.run.conductor.fleet.revision > before + 100
+        requests = served.run.conductor.fleet.requests.values()
+        assert any(len(request.operations) > 1 and not request.node for request in requests)

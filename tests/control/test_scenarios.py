@@ -18,6 +18,7 @@ from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.engine import DEV
 from fairnotice.errors import Unavailable, UsageError
 from fairnotice.words import EventType, Risk
+from tests.control.calling import serving
 
 CLOCK = SystemClock()
 # As `dev`, and quicker still.
@@ -203,7 +204,39 @@ def test_an_unknown_scenario_is_said_with_the_nearest(capsys):
 def test_nobody_there_is_said(capsys):
     """Exit code 4, and what to do."""
     assert command("run", "all", "--url", "http://127.0.0.1:9") == 4
-    assert "Nobody answers at http://127.0.0.1:9" in capsys.readouterr().err
+    assert "No control plane answers at http://127.0.0.1:9" in capsys.readouterr().err
+
+
+def site_of(*words):
+    """Where a scenario would be played by these flags."""
+    parser = argparse.ArgumentParser()
+    cli.add(parser.add_subparsers())
+    return cli._site(parser.parse_args(["scenario", "run", "rollout", *words]))
+
+
+def test_a_running_service_says_itself_where_its_metadata_is(capsys, monkeypatch):
+    """Another's endpoint is refused before anything is done there, and the right one is named."""
+    with serving() as served, serving() as another:
+        url, metadata = f"http://{served.run.control}", f"http://{served.run.metadata}"
+        assert site_of("--url", url).metadata == served.run.metadata
+        assert site_of("--url", url, "--metadata-url", metadata).metadata == served.run.metadata
+        wrong = f"http://{another.run.metadata}"
+        revision = served.run.conductor.fleet.revision
+        assert command("run", "rollout", "--url", url, "--metadata-url", wrong) == 2
+        monkeypatch.setenv("FAIRNOTICE_METADATA_URL", wrong)
+        assert command("run", "rollout", "--url", url) == 2
+        assert served.run.conductor.fleet.revision == revision
+    assert f"{wrong} is another's: {url} serves metadata at {metadata}" in capsys.readouterr().err
+
+
+def test_where_nobody_serves_metadata_nothing_is_played():
+    """That is no broken promise: nobody has promised anything there."""
+    with serving() as served:
+        site = running_site(f"http://{served.run.control}", "http://127.0.0.1:1")
+        revision = served.run.conductor.fleet.revision
+        with pytest.raises(Unavailable, match=r"Nobody answers at http://127\.0\.0\.1:1:"):
+            asyncio.run(play(SCENARIOS["rollout"], site, CLOCK))
+        assert served.run.conductor.fleet.revision == revision
 
 
 def test_a_wrong_url_is_said(capsys):

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fairnotice.control import misfits, shapes
+from fairnotice.control import misfits, shapes, views
 from fairnotice.control.keys import Keys
 from fairnotice.control.service import Service, Who, beyond, named
 from fairnotice.engine import Refusal
@@ -101,6 +101,22 @@ def test_every_vm_is_the_same_in_list_and_alone():
     asyncio.run(story())
 
 
+def test_why_a_node_waits_is_told_of_the_first_only(monkeypatch):
+    """Of a rollout over thousands of nodes the others wait for those."""
+    monkeypatch.setattr(views, "WAITING_TOLD_MAX", 2)
+
+    async def story():
+        async with service_of() as service:
+            body = shapes.StartRollout(nodes=list(service.fleet.nodes)[:4])
+            rollout = (await service.start_rollout(OPERATOR, body)).id
+            await service.steer_rollout("pause", rollout, OPERATOR)
+            nodes = service.rollout(rollout).nodes
+            waiting = [bool(one.reason) for one in nodes if one.status == "pending"]
+            assert waiting[:3] == [True, True, False]
+
+    asyncio.run(story())
+
+
 # ---- Names ----
 
 
@@ -130,12 +146,12 @@ def test_a_key_is_kept_for_as_long_as_the_law_keeps_its_own():
     clock = ManualClock()
     keys = Keys(clock.wall, kept_seconds=60, kept_max=2)
     for key in "abc":
-        keys.keep(key, f"request {key}", None)
+        keys.keep(key, f"request {key}", b"{}")
     assert keys.get("a") is None
     assert keys.get("c").request == "request c"
     clock.advance(seconds=59)
     assert keys.get("c") is not None
-    keys.keep("b", "another", None)
+    keys.keep("b", "another", b"{}")
     clock.advance(seconds=1)
     assert keys.get("c") is None
     assert keys.get("b").request == "another"

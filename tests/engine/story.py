@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from fairnotice.engine import AZURE, Accepted, Decision, Refusal, Timing
+from fairnotice.engine import AZURE, Accepted, Code, Decision, Refusal, Timing
 from fairnotice.engine import commands as ask
 from fairnotice.engine.commands import (
     ApplyFleet,
@@ -148,6 +148,8 @@ class Story(Stage):
         assert isinstance(refusal, Refusal), f"accepted: {refusal}"
         assert refusal.why
         assert refusal.remedy
+        # Whoever sent what can never be right is told which field of it is wrong.
+        assert (refusal.field is not None) == (refusal.code is Code.INVALID), refusal
         assert self.snapshot() == before
         return refusal
 

@@ -106,6 +106,32 @@ def test_rule_15_what_is_over_cannot_be_taken_back_either():
     assert "Wait until it is over" not in refusal.remedy
 
 
+def test_rule_15_of_a_request_what_has_not_started_is_taken_back_and_the_rest_said():
+    """One of three is done, one is under way: only the third goes, and nobody is misled."""
+    story = Story()
+    answer = story.restart_vm("web-0", "web-1", "web-2")
+    done, started, pending = answer.operations
+    story.approve("web-0", answer.events[0])
+    story.done("web-0")
+    story.approve("web-1", answer.events[1])
+    assert answer.request is not None
+    story.cancel(answer.request, by=USER)
+    assert story.operation(started).status is OperationStatus.STARTED
+    assert story.operation(pending).status is OperationStatus.CANCELED
+    assert story.decisions[-1].warnings == (
+        f"{done} is over already: it is not taken back.",
+        f"{started} has started and goes on: it is not taken back.",
+    )
+
+
+def test_rule_15_a_refusal_names_the_operation_of_which_nobody_was_told():
+    """There is no event to look at."""
+    story = Story(listening=())
+    (operation,) = story.restart_vm("db").operations
+    refusal = story.refused(ask.Cancel(target=operation, by=USER))
+    assert (refusal.event, refusal.operation) == (None, operation)
+
+
 def test_rule_15_a_failure_is_never_taken_back():
     """It appears already Started."""
     story = Story()

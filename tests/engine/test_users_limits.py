@@ -152,7 +152,8 @@ def test_rule_17_a_command_that_names_several_vms_counts_once():
     story.restart_vm("web-0", "web-1", "web-2")
     story.restart_vm("web-0", "web-1", "web-2")
     assert len(story.events(WEB)) == 6
-    assert story.refused(restart_of("web-0")).rule == 17
+    refusal = story.refused(restart_of("web-0"))
+    assert (refusal.rule, refusal.why) == (17, f"2 requests wait in {WEB} already; at most 2 may.")
 
 
 def test_rule_17_a_command_counts_until_its_last_operation_has_started():

@@ -69,7 +69,7 @@ def picture(session: Session, what: str, result: dict[str, Any]) -> None:
     events = result["events"]
     shown.say(shown.title(what, shown.dim(_told(result))))
     if events:
-        shown.say(shown.table(shown.EVENT_COLUMNS, shown.event_rows(events, session.clock.wall())))
+        shown.say(shown.events(events, session.clock.wall()))
         waiting = [event["id"][: shown.SHORT] for event in events if _may_be_approved(event)]
         if waiting:
             shown.hint(f"Go ahead now: fairnotice event approve {' '.join(waiting[:HINTED])}")

@@ -23,9 +23,8 @@ from urllib.parse import urlsplit
 import fairnotice
 from fairnotice.cli import exits, settings
 from fairnotice.cli.parsing import Subparsers, leaf
-from fairnotice.cli.remote import Remote
+from fairnotice.cli.remote import Remote, metadata_elsewhere
 from fairnotice.cli.session import Session
-from fairnotice.control.holders import is_loopback
 from fairnotice.errors import FairnoticeError, UsageError
 
 OLDEST_PYTHON = (3, 11)
@@ -224,15 +223,12 @@ def _metadata(url: str, *, reachable: bool) -> Finding:
 
 def _whose_metadata(found: Finding, url: str, control: str, health: dict[str, Any]) -> Finding:
     """The finding; or that another control plane's endpoint was looked at."""
-    own = settings.place(str(health.get("metadata", "")))
-    asked = urlsplit(url)
-    # Elsewhere there may be a proxy or a translation of addresses between the two.
-    hosts = (asked.hostname or "", urlsplit(control).hostname or "")
-    if own is None or own[1] == asked.port or not all(map(is_loopback, hosts)):
+    right = metadata_elsewhere(url, control, health)
+    if right is None:
         return found
-    sentence = f"{control} serves metadata at port {own[1]}, so {url} is not its endpoint"
-    right = f"{asked.scheme}://{asked.hostname}:{own[1]}"
-    return wrong("metadata", f"{sentence}. Set FAIRNOTICE_METADATA_URL={right}")
+    sentence = f"{control} serves metadata at port {urlsplit(right).port}"
+    right = f"so {url} is not its endpoint. Set FAIRNOTICE_METADATA_URL={right}"
+    return wrong("metadata", f"{sentence}, {right}")
 
 
 def _whose_store(found: Finding, url: str, control: str, health: dict[str, Any]) -> Finding:

@@ -7,12 +7,14 @@ from typing import Any
 from rich.text import Text
 
 from fairnotice.cli import accepted, shown, watch
+from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import from_api, instant, length, seconds_in_words, to_api
 from fairnotice.cli.parsing import Subparsers, group, leaf, names, some_name
 from fairnotice.cli.session import Session
 
 SEVERAL = """its id, or how that begins. Of several events each is asked for by itself, in this
 order; with --json the answers are then a list, each with its name and error"""
+TOO_LATE = {"Started": "has started", "Completed": "is over", "Canceled": "is canceled"}
 STATUSES = ("Scheduled", "Started", "Completed", "Canceled")
 
 
@@ -88,8 +90,7 @@ def _list(session: Session) -> int:
 
     def picture(found: dict[str, Any]) -> None:
         if found["items"]:
-            rows = shown.event_rows(found["items"], session.clock.wall())
-            shown.say(shown.table(shown.EVENT_COLUMNS, rows))
+            shown.say(shown.events(found["items"], session.clock.wall()))
         else:
             shown.say(shown.dim("No events." if status else "Nothing is announced or under way."))
         if over:
@@ -184,6 +185,8 @@ def _do(what: str, session: Session) -> int:
 
     def ask(name: str) -> dict[str, Any]:
         found: dict[str, Any] = session.remote.post("v1", "events", name, what)
+        if what == "approve":
+            _must_be_approved(session.remote.get("v1", "events", name))
         return found
 
     def tell(done: list[str], result: dict[str, Any]) -> None:
@@ -195,6 +198,13 @@ def _do(what: str, session: Session) -> int:
             shown.note(warning)
 
     return accepted.for_each(session, "events", ask, tell)
+
+
+def _must_be_approved(event: dict[str, Any]) -> None:
+    """The law takes every approval, as the endpoint does; of what is too late nothing comes."""
+    if not event["approvals"]:
+        why = TOO_LATE[event["status"]]
+        raise CommandFailed(f"{shown.short(event['id'])} {why}: there is nothing to approve.")
 
 
 def _postpone(session: Session) -> int:

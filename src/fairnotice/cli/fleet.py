@@ -12,6 +12,7 @@ from rich.text import Text
 from fairnotice.cli import exits, shown
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import Subparsers, group, leaf
+from fairnotice.cli.remote import failure
 from fairnotice.cli.session import Session
 from fairnotice.control.fleet_files import Difference, FleetBody, read_toml, to_toml
 from fairnotice.errors import UsageError
@@ -25,6 +26,7 @@ KINDS = {
 }
 # Of a large fleet so many lines are shown of what is added, and of what is removed.
 LINES_SHOWN = 30
+REFUSED = "Refused, and nothing has changed."
 SCOPE_COLUMNS = ("SCOPE", "VMS", "LISTENS", "INCARNATION", "APPROVES BY ITSELF", "EVENTS")
 
 
@@ -83,7 +85,7 @@ def _picture(fleet: dict[str, Any]) -> None:
     )
     if fleet["scopes"]:
         rows = (_scope_row(scope) for scope in fleet["scopes"])
-        shown.say("", shown.table(SCOPE_COLUMNS, rows))
+        shown.say("", shown.table(SCOPE_COLUMNS, rows, ("INCARNATION",)))
         shown.hint("More: fairnotice vm list, fairnotice node list")
 
 
@@ -108,16 +110,26 @@ def _apply(session: Session) -> int:
     answer = session.remote.post("v1", "fleet", "difference", body=body)
     found = msgspec.convert(answer, Difference)
     if options.dry_run:
-        return session.show(answer, partial(_show_difference, found))
-    if not session.json:
+        session.show(answer, partial(_show_difference, found))
+    elif not session.json:
         _show_difference(found)
+    if found.refused is not None:
+        # Nobody is asked whether he wants what he cannot have.
+        how = "It would be refused." if options.dry_run else REFUSED
+        raise _refused(how, failure(answer["refused"]))
+    if options.dry_run:
+        return exits.DONE
     if not found.nothing and not (options.yes or _is_wanted()):
         raise CommandFailed("Nothing has changed.")
     try:
         result = session.remote.put("v1", "fleet", body=body)
     except CommandFailed as refused:
-        raise CommandFailed(f"Refused, and nothing has changed. {refused}", refused.code) from None
+        raise _refused(REFUSED, refused) from None
     return session.show(result, partial(_applied, found))
+
+
+def _refused(how: str, why: CommandFailed) -> CommandFailed:
+    return CommandFailed(f"{how} {why}", why.code)
 
 
 def _read(file: str) -> FleetBody:

@@ -2,8 +2,9 @@
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 _UNITS = {"s": 1, "m": MINUTE, "h": HOUR, "d": DAY}
@@ -79,6 +80,20 @@ def window(text: str) -> dict[str, object]:
         )
     minutes = (ends - begins) % (DAY // MINUTE) or DAY // MINUTE
     return {"weekdays": weekdays, "start_minute": begins, "length_minutes": minutes}
+
+
+def window_in_words(found: Mapping[str, Any]) -> str:
+    """A window of the API as it is typed: `Sat,Sun 22:00-04:00`; a longer one with its length."""
+    days = ",".join(_DAYS[day].capitalize() for day in found["weekdays"])
+    begins, minutes = found["start_minute"], found["length_minutes"]
+    if minutes > DAY // MINUTE:
+        return f"{days} {_hour(begins)} for {seconds_in_words(minutes * MINUTE)}"
+    return f"{days} {_hour(begins)}-{_hour((begins + minutes) % (DAY // MINUTE))}"
+
+
+def _hour(minute: int) -> str:
+    hour, minute = divmod(minute, HOUR // MINUTE)
+    return f"{hour:02}:{minute:02}"
 
 
 def _weekdays(text: str) -> list[int]:

@@ -47,7 +47,8 @@ def _list(session: Session) -> int:
 
     def picture(found: dict[str, Any]) -> None:
         if found["items"]:
-            shown.say(shown.table(COLUMNS, (_row(session, one) for one in found["items"])))
+            rows = (_row(session, one) for one in found["items"])
+            shown.say(shown.table(COLUMNS, rows, ("EVENTS",)))
         else:
             shown.say(shown.dim("Nothing is pending or under way."))
         if over:
@@ -123,8 +124,7 @@ def events(session: Session, operation: dict[str, Any]) -> None:
     """The events that announce an operation, if any do."""
     found = [session.remote.get("v1", "events", name) for name in operation["events"]]
     if found:
-        rows = shown.event_rows(found, session.clock.wall())
-        shown.say("", shown.table(shown.EVENT_COLUMNS, rows))
+        shown.say("", shown.events(found, session.clock.wall()))
 
 
 def headline(operation: dict[str, Any]) -> Text:

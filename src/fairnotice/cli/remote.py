@@ -1,7 +1,6 @@
 """The control plane as a client sees it: JSON over HTTP, and its problems as sentences."""
 
 import json
-import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -12,7 +11,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from fairnotice.cli import exits
 from fairnotice.cli.exits import CommandFailed
-from fairnotice.cli.settings import BY_NAME
+from fairnotice.cli.settings import BY_NAME, place
+from fairnotice.control.holders import is_loopback
 
 TIMEOUT_SECONDS = 30
 PAGE = 1_000
@@ -26,8 +26,6 @@ PROBLEMS = "urn:fairnotice:problem:"
 NO_ADDRESS = (f"{PROBLEMS}no-address", f"{PROBLEMS}no-method")
 # Far beyond any revision: the feed answers with the state as it is, and goes on from there.
 FROM_NOW = 2**53 - 1
-# What the law names when there is no event; an idempotency key may look like it.
-_OPERATION = re.compile(r"(?<!key )\b[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(\.\d+)?\b")
 
 
 class Unreachable(CommandFailed):
@@ -120,9 +118,16 @@ class Remote:
             raise CommandFailed(sentence, exits.NOT_FOUND)
         if len(found) > 1:
             shown = ", ".join(found[:CHOICES_SHOWN])
-            sentence = f"{len(found)} {kind} begin with {begins}: {shown}. Give more of the id."
+            sentence = f"{len(found)} {kind} begin with {begins}: {shown}. {_more(found)}"
             raise CommandFailed(sentence, exits.WRONG_USAGE)
         return found[0]
+
+    def health(self) -> dict[str, Any]:
+        """What a control plane says of itself, ready or not."""
+        found = self.ask("GET", ("readyz",)).body
+        if not isinstance(found, dict) or "ready" not in found:
+            raise self._somebody_else()
+        return found
 
     # ---- HTTP ----
 
@@ -157,10 +162,12 @@ class Remote:
         if query:
             target += "?" + urlencode(query)
         content = None if body is None else json.dumps(body)
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers = {"Accept": "application/json", "Connection": "close"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         connection = self._connection(timeout_seconds)
         try:
-            connection.request(method, target, content, {**headers, "Accept": "application/json"})
+            connection.request(method, target, content, headers)
             return connection.getresponse()
         except HTTPException as error:
             raise self._somebody_else() from error
@@ -216,10 +223,38 @@ def _begins(name: str, begins: str) -> bool:
 def _nearest(begins: str, ids: Iterable[str]) -> str:
     """The ids that begin nearly so, as far as a person types them; nothing where none does."""
     # What was typed is compared with as much of an id; the rest would only make them unlike.
-    by_beginning = {one[: len(begins)].lower(): one for one in ids}
+    typed, point, _ = begins.partition(".")
+    by_beginning: dict[str, str] = {}
+    for one in ids:
+        head, _, number = one.partition(".")
+        alike = head[: len(typed)] + (f".{number}" if point else "")
+        by_beginning.setdefault(alike.lower(), _cut(one, len(typed)))
     near = get_close_matches(begins.lower(), by_beginning) if begins else []
-    characters = max(len(begins), SHORT_CHARACTERS)
-    return " or ".join(by_beginning[one][:characters] for one in near)
+    return " or ".join(by_beginning[one] for one in near)
+
+
+def _cut(name: str, characters: int = 0) -> str:
+    """An id as a person types it. Operations of one request differ by their number only."""
+    head, point, number = name.partition(".")
+    return head[: max(characters, SHORT_CHARACTERS)] + point + number
+
+
+def _more(found: list[str]) -> str:
+    """What makes one of these of an id that begins all of them."""
+    if len({one.partition(".")[0] for one in found}) > 1:
+        return "Give more of the id."
+    return f"Add the number: {_cut(found[0])}. To cancel all of them, give the whole id before it."
+
+
+def metadata_elsewhere(url: str, control: str, health: Mapping[str, Any]) -> str | None:
+    """Where a control plane serves metadata, if this is another's endpoint; None if its own."""
+    own = place(str(health.get("metadata", "")))
+    asked = urlsplit(url)
+    # Elsewhere there may be a proxy or a translation of addresses between the two.
+    hosts = (asked.hostname or "", urlsplit(control).hostname or "")
+    if own is None or own[1] == asked.port or not all(map(is_loopback, hosts)):
+        return None
+    return f"{asked.scheme}://{asked.hostname}:{own[1]}"
 
 
 def _why(error: Exception) -> str:
@@ -231,14 +266,15 @@ def failure(problem: Mapping[str, Any]) -> CommandFailed:
     """A problem of the API as the end of a command."""
     sentence = str(problem["detail"])
     field = problem.get("field")
-    if field and not sentence.startswith((field, f"`{field}`")):
+    # The law's own sentences say what they are about.
+    if field and not problem.get("rule") and not sentence.startswith((field, f"`{field}`")):
         sentence = f"{field}: {sentence}"
     unknown = str(problem.get("type", "")).endswith(":not-found")
     event = problem.get("event")
     if event:
         which = "See" if event in sentence else f"It is event {event}"
         sentence += f" {which}: fairnotice event show {event[:SHORT_CHARACTERS]}"
-    elif not unknown and (operation := _OPERATION.search(sentence)):
+    elif operation := problem.get("operation"):
         # Nobody was told of it, so there is no event to look at.
-        sentence += f" See: fairnotice operation show {operation[0]}"
+        sentence += f" See: fairnotice operation show {operation}"
     return CommandFailed(sentence, exits.NOT_FOUND if unknown else exits.REFUSED)

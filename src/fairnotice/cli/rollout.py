@@ -7,7 +7,7 @@ from rich.text import Text
 
 from fairnotice.cli import accepted, exits, shown
 from fairnotice.cli.exits import CommandFailed
-from fairnotice.cli.instants import length, window
+from fairnotice.cli.instants import length, window, window_in_words
 from fairnotice.cli.parsing import Subparsers, from_one, from_zero, group, leaf, names
 from fairnotice.cli.session import Session
 
@@ -126,14 +126,25 @@ def _forecast(session: Session, result: dict[str, Any]) -> None:
         )
         for node in result["order"]
     )
-    shown.say(shown.table(("NODE", "ANNOUNCED", "OVER"), rows))
+    if result["order"]:
+        shown.say(shown.table(("NODE", "ANNOUNCED", "OVER"), rows))
     if result["in_the_way"]:
         whys = ((one["node"], _why(one["node"], one["why"])) for one in result["in_the_way"])
         shown.say("", shown.table(("IN THE WAY", "[WHY]"), whys), "")
     for warning in result["warnings"]:
         shown.note(warning)
-    if result["ends_at"]:
-        shown.say(f"Over at {shown.when(result['ends_at'], now)}.")
+    shown.say(_conclusion(result, shown.when(result["ends_at"], now)))
+
+
+def _conclusion(result: dict[str, Any], ends: str | None) -> str:
+    """What it all comes to, in one sentence."""
+    ordered = {one["node"] for one in result["order"]}
+    if ends:
+        return f"Over at {ends}." if ordered else "Nothing would be done."
+    in_the_way = [one["node"] for one in result["in_the_way"]]
+    stuck = [node for node in in_the_way if node not in ordered] or in_the_way
+    it = "It" if ordered else "Nothing would be done, and it"
+    return f"{it} would not end by itself: see to {shown.listed(stuck)}."
 
 
 # ---- Looking ----
@@ -147,7 +158,7 @@ def _list(session: Session) -> int:
             shown.say(shown.dim("No rollouts. Try: fairnotice rollout start --all --dry-run"))
             return
         rows = (_row(one, shown.when(one["asked_at"], now)) for one in found["items"])
-        shown.say(shown.table(COLUMNS, rows))
+        shown.say(shown.table(COLUMNS, rows, ("PROGRESS", "ASKED")))
 
     return session.show(session.remote.everything("rollouts"), picture)
 
@@ -221,18 +232,18 @@ def _why(node: str, why: str) -> str:
 
 
 def _counts(rollout: dict[str, Any]) -> str:
-    parts = (
-        (rollout[f"{status}_count"], status) for status in ("done", "live", "failed", "skipped")
-    )
+    statuses = ("done", "live", "failed", "skipped", "canceled")
+    parts = ((rollout[f"{status}_count"], status) for status in statuses)
     told = [f"{number} {status}" for number, status in parts if number]
     return ", ".join(told) or "nothing begun yet"
 
 
 def _limits(rollout: dict[str, Any]) -> str:
+    windows = " or ".join(map(window_in_words, rollout["windows"]))
     return (
         f"{rollout['nodes_at_once_max']} at once, {rollout['recovery_seconds']} s of recovery, "
         f"pauses after {shown.counted(rollout['failure_budget'] + 1, 'failure')}"
-    )
+    ) + (f", only {windows} UTC" if windows else "")
 
 
 # ---- Steering ----

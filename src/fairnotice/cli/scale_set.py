@@ -7,6 +7,7 @@ from fairnotice.cli import accepted, shown
 from fairnotice.cli.instants import MINUTE, seconds_in_words
 from fairnotice.cli.parsing import Subparsers, from_one, group, leaf, names
 from fairnotice.cli.session import Session
+from fairnotice.engine.notice import TERMINATE_NOTICE_MINUTES_MAX, TERMINATE_NOTICE_MINUTES_MIN
 
 COLUMNS = ("SCALE SET", "PRIORITY", "TERMINATE NOTICE", "GROUPS", "INSTANCES", "[VMS]")
 
@@ -40,15 +41,17 @@ def add(subparsers: Subparsers) -> None:
 def _minutes(text: str) -> int | None:
     if text == "off":
         return None
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"give minutes, or off, not {text!r}")
+    low, high = TERMINATE_NOTICE_MINUTES_MIN, TERMINATE_NOTICE_MINUTES_MAX
+    if not (text.isascii() and text.isdecimal()) or not low <= int(text) <= high:
+        raise argparse.ArgumentTypeError(f"give {low} to {high} minutes, or off, not {text!r}")
     return int(text)
 
 
 def _list(session: Session) -> int:
     def picture(found: dict[str, Any]) -> None:
         if found["items"]:
-            shown.say(shown.table(COLUMNS, (_row(one) for one in found["items"])))
+            rows = (_row(one) for one in found["items"])
+            shown.say(shown.table(COLUMNS, rows, ("GROUPS", "INSTANCES")))
         else:
             shown.say(shown.dim("No scale sets."))
 

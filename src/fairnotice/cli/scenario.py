@@ -4,15 +4,17 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 
 from fairnotice.cli import exits, settings
+from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import WORDS, config_option
+from fairnotice.cli.remote import Remote, metadata_elsewhere
 from fairnotice.clock import SystemClock
 from fairnotice.control.scenario_play import Line
-from fairnotice.control.scenario_sites import Site, running_site, throw_away
+from fairnotice.control.scenario_sites import Site, place_of, running_site, throw_away
 from fairnotice.control.scenarios import (
     SCENARIOS,
     Played,
@@ -36,7 +38,6 @@ Exit codes: 0 every promise was kept; 1 one was broken, and it says which, or it
 there; 3 there is no such scenario; 4 nobody answers there.
 """
 ALL = "all"
-METADATA_URL = "http://127.0.0.1:8169"
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -80,7 +81,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     running.add_argument(
         "--metadata-url",
         metavar="URL",
-        help=f"with --url: its metadata endpoint ({METADATA_URL})",
+        help="with --url: its metadata endpoint, where it does not say itself which that is",
     )
     running.add_argument(
         "--timing",
@@ -115,6 +116,9 @@ def run(arguments: argparse.Namespace) -> int:
     except UsageError as error:
         _complain(str(error))
         return exits.WRONG_USAGE
+    except CommandFailed as error:
+        _complain(str(error))
+        return error.code
     try:
         played = asyncio.run(_play([SCENARIOS[name] for name in names], site, arguments))
     except UsageError as error:
@@ -138,7 +142,22 @@ def _site(arguments: argparse.Namespace) -> Site | None:
     # Only a flag names one: nobody's fleet is played with because of a variable.
     if url.origin != settings.BY_NAME["url"].flag:
         return None
-    return running_site(url.value, known["metadata_url"].value, PROFILES[arguments.timing])
+    place_of(url.value)
+    return running_site(url.value, _metadata(known, url.value), PROFILES[arguments.timing])
+
+
+def _metadata(known: Mapping[str, settings.Known], control: str) -> str:
+    """Where this control plane serves metadata: it says so itself, and no other's will do."""
+    health = Remote(control).health()
+    given = known["metadata_url"]
+    if given.origin == settings.DEFAULT:
+        own = settings.place(str(health.get("metadata", "")))
+        return given.value if own is None else f"http://{health['metadata']}"
+    right = metadata_elsewhere(given.value, control, health)
+    if right is not None:
+        sentence = f"{given.value} is another's: {control} serves metadata at {right}"
+        raise UsageError(f"{sentence}. Leave out --metadata-url.")
+    return given.value
 
 
 async def _play(

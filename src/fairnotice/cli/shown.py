@@ -2,18 +2,22 @@
 
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
-from rich.console import Console, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from fairnotice.cli.instants import clock_time, countdown, from_api, until
 
 SHORT = 8
+# A cell in which there is nothing to say.
+EMPTY = "-"
 # In a pipe nothing is cut or folded: whoever reads it has no columns.
 PIPE_COLUMNS = 100_000
 
@@ -102,15 +106,132 @@ def styled(word: str) -> Text:
 Cell = str | Text | None
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
-    """Rows under their headings. A heading in [brackets] may be folded, others are not."""
-    made = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold dim")
-    for column in columns:
-        foldable = column.startswith("[")
-        made.add_column(column.strip("[]"), no_wrap=not foldable, overflow="fold")
-    for row in rows:
-        made.add_row(*(_cell(cell) for cell in row))
-    return made
+# Between columns; the second where the first is too wide.
+GAPS = (3, 2)
+# What may be folded is not made narrower: nobody reads a column of single words. Only what is
+# longer than any word, a path, is folded in the middle.
+FOLDED_MIN = 16
+WORD_MAX = 32
+# So many cells are the headline of a row that is stacked.
+HEADLINE_CELLS = 2
+
+
+class Column(NamedTuple):
+    """A heading, and how wide the cells below it are: as they are, and folded between words."""
+
+    heading: str
+    foldable: bool
+    widest: int
+    narrowest: int
+
+
+class Layout(NamedTuple):
+    """Which columns stand beside each other, how wide each is, and how far apart they are."""
+
+    widths: dict[int, int]
+    gap: int
+
+
+class Sheet:
+    """Rows under their headings, of which nothing is cut however narrow the terminal is.
+
+    Where there is no room, columns first stand closer and those fold that may. Then the columns of
+    least value are left out, one after another, and it says which. Then each row is stacked: what
+    does not fit beside each other stands below each other.
+    """
+
+    def __init__(
+        self, columns: Sequence[str], rows: Iterable[Sequence[Cell]], spare: Sequence[str] = ()
+    ) -> None:
+        self.rows = [[_cell(cell) for cell in row] for row in rows]
+        self._columns = [
+            _column(heading, [row[number] for row in self.rows])
+            for number, heading in enumerate(columns)
+        ]
+        self._spare = spare
+
+    def stacks(self, width: int) -> bool:
+        """Whether rows have to be stacked in so many columns of a terminal."""
+        return self._layout(width) is None
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        """As it fits."""
+        layout = self._layout(options.max_width)
+        if layout is None:
+            yield from map(self._stacked, self.rows)
+            return
+        yield self._table(layout)
+        left_out = [one for one in self._spare if not self._has(layout, one)]
+        if left_out:
+            yield dim(f"Left out for want of room: {listed(left_out)}.")
+
+    def _has(self, layout: Layout, heading: str) -> bool:
+        return any(self._columns[number].heading == heading for number in layout.widths)
+
+    def _layout(self, width: int) -> Layout | None:
+        for count in range(len(self._spare) + 1):
+            kept = {
+                number: column
+                for number, column in enumerate(self._columns)
+                if column.heading not in self._spare[:count]
+            }
+            for gap in GAPS:
+                room = width - gap * (len(kept) - 1) - sum(one.narrowest for one in kept.values())
+                if room >= 0:
+                    return Layout(_widened(kept, room), gap)
+        return None
+
+    def _table(self, layout: Layout) -> Table:
+        made = Table(
+            box=None, pad_edge=False, padding=(0, layout.gap, 0, 0), header_style="bold dim"
+        )
+        for number, width in layout.widths.items():
+            column = self._columns[number]
+            foldable = column.foldable
+            made.add_column(column.heading, no_wrap=not foldable, overflow="fold", width=width)
+        for row in self.rows:
+            made.add_row(*(row[number] for number in layout.widths))
+        return made
+
+    def _stacked(self, row: list[Text]) -> RenderableType:
+        cells = [pair for pair in zip(self._columns, row, strict=True) if pair[1].plain != EMPTY]
+        titles = list(takewhile(lambda pair: not pair[0].foldable, cells[:HEADLINE_CELLS]))
+        below = Table.grid(padding=(0, 2, 0, 0))
+        below.add_column(style="dim", no_wrap=True)
+        below.add_column(overflow="fold")
+        for column, cell in cells[len(titles) :]:
+            below.add_row(f"  {column.heading.strip()}", cell)
+        return Group(Text("  ").join(cell for _, cell in titles), below)
+
+
+def _column(heading: str, cells: Iterable[Text]) -> Column:
+    foldable, heading = heading.startswith("["), heading.strip("[]")
+    texts = [heading, *(cell.plain for cell in cells)]
+    widest = max(cell_len(line) for text in texts for line in text.split("\n"))
+    if not foldable:
+        return Column(heading, foldable, widest, widest)
+    longest = max(cell_len(word) for text in texts for word in (text.split() or [""]))
+    return Column(heading, foldable, widest, min(widest, max(min(longest, WORD_MAX), FOLDED_MIN)))
+
+
+def _widened(columns: Mapping[int, Column], room: int) -> dict[int, int]:
+    """How wide each column is: what room there is goes to those that would have to fold."""
+    widths = {}
+    for number, column in columns.items():
+        more = min(room, column.widest - column.narrowest)
+        widths[number] = column.narrowest + more
+        room -= more
+    return widths
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[Cell]], spare: Sequence[str] = ()
+) -> Sheet:
+    """Rows under their headings. A heading in [brackets] may be folded, others are not.
+
+    `spare` are the headings that are left out where there is no room for all, the first first.
+    """
+    return Sheet(columns, rows, spare)
 
 
 def facts(title: RenderableType, rows: Iterable[tuple[str, Cell]]) -> None:
@@ -134,7 +255,7 @@ def title(name: str, *words: str | Text) -> Text:
 
 def _cell(cell: Cell) -> Text:
     if cell is None or not str(cell):
-        return Text("-", style="dim")
+        return Text(EMPTY, style="dim")
     # A Text of its own: in a string rich would look for [styles].
     return Text(cell) if isinstance(cell, str) else cell
 
@@ -184,6 +305,11 @@ def not_before(row: dict[str, Any], now: datetime, *, waiting: bool) -> str:
 # ---- Events ----
 
 EVENT_COLUMNS = ("EVENT", "TYPE", "STATUS", "[VMS]", "NOT BEFORE (UTC)", "SEEN", "APPROVED BY")
+
+
+def events(found: Iterable[dict[str, Any]], now: datetime) -> Sheet:
+    """Events, a row for each."""
+    return table(EVENT_COLUMNS, event_rows(found, now), ("SEEN",))
 
 
 def event_rows(events: Iterable[dict[str, Any]], now: datetime) -> Iterable[Sequence[Cell]]:

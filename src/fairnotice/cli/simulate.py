@@ -5,6 +5,7 @@ import json
 
 from fairnotice.cli.parsing import Subparsers, examples, from_one, sentence
 from fairnotice.clock import SystemClock
+from fairnotice.errors import UsageError
 
 NAMES = ("seeds", "first", "seed", "steps", "jobs")
 
@@ -34,6 +35,8 @@ def run(options: argparse.Namespace) -> int:
     # Imported when called: the help of a command needs no engine.
     from fairnotice.testing import simulate  # noqa: PLC0415
 
+    if options.seed is not None and (options.seeds, options.first) != (None, None):
+        raise UsageError("--seed is one, --seeds and --first are many: give one or the other.")
     given = ((name, getattr(options, name)) for name in NAMES)
     words = [f"--{name}={value}" for name, value in given if value is not None]
     if not options.json:

@@ -183,9 +183,10 @@ def lines(run: Running) -> dict[str, str]:
 
 
 # Prints the id of the first event that names this VM; or a name that the API knows nothing of.
+# People read it: between the shell's single quotes, double ones need nothing in front of them.
 FIRST_ID = (
-    "import json,sys; named=[e['id'] for e in json.load(sys.stdin)['items'] "
-    "if sys.argv[1] in e['resources']]; print((named or ['NOTHING-IS-ANNOUNCED'])[0])"
+    'import json,sys; named=[e["id"] for e in json.load(sys.stdin)["items"] '
+    'if sys.argv[1] in e["resources"]]; print((named or ["NOTHING-IS-ANNOUNCED"])[0])'
 )
 
 

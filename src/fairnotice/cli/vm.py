@@ -10,6 +10,7 @@ from fairnotice.cli.parsing import Subparsers, group, leaf, names
 from fairnotice.cli.session import Session
 
 COLUMNS = ("VM", "POWER", "SCOPE", "NODE", "DOMAIN", "PRIORITY", "NOW", "EVENTS")
+SPARE = ("PRIORITY", "DOMAIN")
 
 # What may be asked of a VM: (what it does, examples).
 DEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -66,7 +67,7 @@ def _list(session: Session) -> int:
         if not rows:
             shown.say(shown.dim("No VMs. Declare a fleet: fairnotice fleet apply FILE"))
             return
-        shown.say(shown.table(COLUMNS, (_row(vm) for vm in rows)))
+        shown.say(shown.table(COLUMNS, (_row(vm) for vm in rows), SPARE))
 
     return session.show(session.remote.everything("vms"), picture)
 
@@ -110,8 +111,7 @@ def _picture(session: Session, vm: dict[str, Any]) -> None:
     )
     if vm["events"]:
         events = [session.remote.get("v1", "events", name) for name in vm["events"]]
-        rows = shown.event_rows(events, session.clock.wall())
-        shown.say("", shown.table(shown.EVENT_COLUMNS, rows))
+        shown.say("", shown.events(events, session.clock.wall()))
 
 
 def _eviction(vm: dict[str, Any]) -> str:
@@ -136,16 +136,29 @@ def _do(what: str, session: Session) -> int:
 
     def picture(result: dict[str, Any]) -> None:
         accepted.picture(session, f"{shown.listed(vms)}: {what}", result)
-        if what in ANNOUNCED:
-            _say_who_was_not_told(session, vms, result)
+        _say_who_was_not_told(session, what, vms, result)
 
     return session.show(result, picture)
 
 
-def _say_who_was_not_told(session: Session, done: list[str], result: dict[str, Any]) -> None:
+def _say_who_was_not_told(
+    session: Session, what: str, done: list[str], result: dict[str, Any]
+) -> None:
     """Why no event announces it to some of these VMs."""
     told = {name for event in result["events"] for name in event["resources"]}
     untold = [name for name in done if name not in told]
+    if what == "delete" and untold:
+        noticed = _with_terminate_notice(session)
+        untold = [name for name in untold if name in noticed]
+    elif what not in ANNOUNCED:
+        return
     if not untold:
         return
     accepted.say_who_is_silent(session, untold)
+
+
+def _with_terminate_notice(session: Session) -> set[str]:
+    """The VMs that are told before they are deleted."""
+    scale_sets = session.remote.everything("scale-sets")["items"]
+    noticed = (one for one in scale_sets if one["terminate_notice_minutes"] is not None)
+    return {name for one in noticed for name in one["vms"]}

@@ -11,7 +11,6 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.measure import Measurement
 from rich.text import Text
 
 from fairnotice.cli import exits, shown
@@ -165,16 +164,15 @@ class View:
             return shown.dim("Nothing is announced or under way. Try: fairnotice vm restart NAME")
         room = max(3, shown.terminal().height - FRAME_LINES - len(self._told))
         columns = ("EVENT", "TYPE", "[VMS]", "NOT BEFORE", "", "APPROVED BY")
-        table: RenderableType = shown.table(columns, (_row(one, now) for one in events[:room]))
-        console = shown.terminal()
-        unbounded = console.options.update(width=shown.PIPE_COLUMNS)
-        if Measurement.get(console, unbounded, table).maximum > console.width:
-            # Columns would be cut: what does not fit beside each other goes below each other.
+        table = shown.table(columns, (_row(one, now) for one in events[:room]))
+        if table.stacks(shown.terminal().width):
             room = max(1, room // STACKED_LINES)
-            table = Group(*(_stacked(event, now) for event in events[:room]))
-        if len(events) <= room:
+            table = shown.table(columns, (_row(one, now) for one in events[:room]))
+        # What is gone is not in the list that the line names.
+        more = sum(event.gone_at is None for event in events[room:])
+        if not more:
             return table
-        return Group(table, shown.dim(f"and {len(events) - room} more: fairnotice event list"))
+        return Group(table, shown.dim(f"and {more} more: fairnotice event list"))
 
     def _story(self, now: datetime) -> RenderableType:
         rows = (
@@ -207,17 +205,6 @@ def _row(event: Followed, now: datetime) -> tuple[Text, ...]:
         _countdown(event, now),
         Text(event.approved_by, style="green"),
     )
-
-
-def _stacked(event: Followed, now: datetime) -> Text:
-    """An event where there is no room for a table: lines that are folded between words."""
-    name, kind, vms, at, countdown, approved_by = _row(event, now)
-    lines = [Text(" ").join((name, kind)), *vms.split("\n")]
-    lines.append(Text.assemble("not before ", at))
-    lines.append(countdown)
-    if approved_by:
-        lines.append(Text.assemble("approved by ", approved_by))
-    return Text("\n  ").join(lines)
 
 
 def _vms(event: Followed) -> Text:

@@ -194,6 +194,10 @@ class Conductor:
         # Whoever asked may go away; what he asked for does not.
         return await asyncio.shield(answer)
 
+    def foresee(self, command: Command) -> Decision | Refusal:
+        """What would be decided now. Nothing changes."""
+        return self._decide(self.fleet, command, self.now())
+
     def now(self) -> Moment:
         """This instant. Within one life it never goes back, whatever the wall clock does."""
         self._latest = max(self._latest, self._clock.wall())

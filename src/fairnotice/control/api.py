@@ -4,7 +4,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -16,9 +16,9 @@ from starlette.routing import Route as Address
 from fairnotice.control import misfits, problems, shapes
 from fairnotice.control.feeding import feed_lines
 from fairnotice.control.fleet_body import FleetBody
-from fairnotice.control.keys import Keys
+from fairnotice.control.keys import KEY_CHARACTERS_MAX, Keys
 from fairnotice.control.openapi import openapi
-from fairnotice.control.routes import ROUTES, Call, Route
+from fairnotice.control.routes import ROUTES, After, Call, Memory, Route
 from fairnotice.control.service import Service, Who
 from fairnotice.engine import Refusal
 from fairnotice.errors import Unavailable
@@ -28,8 +28,6 @@ from fairnotice.words import Role
 BODY_BYTES_MAX = 1024 * 1024
 # A fleet of a hundred thousand VMs.
 FLEET_BYTES_MAX = 64 * 1024 * 1024
-KEY_CHARACTERS_MAX = 200
-REVISION_MAX = 2**63 - 1
 
 Ready = Callable[[], shapes.Health]
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -97,25 +95,26 @@ def _endpoint(service: Service, route: Route, keys: Keys) -> Endpoint:
 
 
 async def _answered(route: Route, call: Call, request: Request, keys: Keys) -> Response:
-    key = call.who.key if route.method == "POST" else None
-    asked = b"" if key is None else _digest(request.url.path, call.body)
+    key = None if route.memory is Memory.NOBODY else call.who.key
     kept = None if key is None else keys.get(key)
-    if kept is not None:
-        if kept.request != asked:
-            detail = f"The idempotency key {key} stands for another command."
-            remedy = "Use a new key for what is not a repeat."
-            raise _Refused(problems.problem("conflict", 409, f"{detail} {remedy}", rule=19))
-        if kept.answer is not None:
-            return _json(kept.answer, route.status)
+    asked = b"" if key is None else _digest(request.url.path, call.body)
+    if kept is not None and kept.request == asked:
+        return _json(kept.answer, route.status)
+    ours = key is not None and route.memory is Memory.PROCESS
+    if kept is not None or (ours and call.service.has_request(call.who)):
+        detail = f"The idempotency key {key} stands for another command."
+        remedy = "Use a new key for what is not a repeat."
+        raise _Refused(problems.problem("conflict", 409, f"{detail} {remedy}", rule=19))
     result = route.handle(call)
     if inspect.isawaitable(result):
         result = await result
     if isinstance(result, Refusal):
-        raise _Refused(problems.of_refusal(result, route.takes))
+        raise _Refused(problems.of_refusal(result))
     answer = result if isinstance(result, bytes) else msgspec.json.encode(result)
-    if key is not None:
-        keys.keep(key, asked, None if route.remembered else answer)
-    return _json(answer, route.status)
+    if key is not None and ours:
+        keys.keep(key, asked, answer)
+    foreseen = route.foresees is not None and isinstance(result, route.foresees)
+    return _json(answer, 200 if foreseen else route.status)
 
 
 def _digest(path: str, body: object) -> bytes:
@@ -212,12 +211,6 @@ async def _our_fault(_: Request, __: Exception) -> Response:
 
 
 # ---- The feed ----
-
-
-class After(shapes.Body):
-    """From which revision on."""
-
-    after: Annotated[int, msgspec.Meta(ge=0, le=REVISION_MAX)] = 0
 
 
 def _feed(service: Service, ending: asyncio.Event) -> Endpoint:

@@ -71,8 +71,9 @@ class VmBody(Body):
         for kind in ("availability_set", "scale_set", "cloud_service"):
             name = getattr(self, kind)
             if name is not None and self.automatically_approve:
-                what = "`automatically_approve` is a whole set's"
-                raise ValueError(f"{what}; put it on the {kind} `{name}`")
+                what = "That is a whole set's"
+                at = "at `$.automatically_approve`"
+                raise ValueError(f"{what}; put it on the {kind} `{name}` - {at}")
 
 
 class FleetBody(Body):

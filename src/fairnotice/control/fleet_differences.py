@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fairnotice.control.fleet_body import exported, specification
-from fairnotice.control.shapes import Shape
+from fairnotice.control.shapes import Problem, Shape
 from fairnotice.engine import Fleet
 from fairnotice.engine.commands import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.engine.fleet_changes import declared_vms
@@ -62,6 +62,8 @@ class Difference(Shape):
     changed: list[Changed]
     removed: list[Removed]
     warnings: list[str]
+    # Why the law would not have it now; null where it would.
+    refused: Problem | None = None
 
     @property
     def nothing(self) -> bool:

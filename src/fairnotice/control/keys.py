@@ -1,8 +1,9 @@
-"""Idempotency keys: the same key stands for the same request, whatever address it was sent to.
+"""Idempotency keys: the same key at the same address with the same body is the same request.
 
-What makes operations is remembered by the law itself, durably (rule 19). The rest (approve,
-cancel, pause …) changes nothing when it is repeated at once; here its answer is kept, so that a
-repeat that comes late does not undo what was asked for in between.
+What makes operations is remembered by the law itself, durably (rule 19), and is none of ours. The
+rest (approve, cancel, cordon …) changes nothing when it is repeated at once; here its answer is
+kept for as long as the process lives, so that a repeat that comes late does not undo what was asked
+for in between.
 """
 
 from collections import OrderedDict
@@ -10,16 +11,17 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+KEY_CHARACTERS_MAX = 200
 # Enough for every client that repeats what it got no answer to.
 KEPT_MAX = 10_000
 
 
 class Kept(NamedTuple):
-    """What a key stands for, as a digest, and its answer where only we know it."""
+    """What a key stands for, as a digest, and its answer."""
 
     at: datetime
     request: bytes
-    answer: bytes | None
+    answer: bytes
 
 
 class Keys:
@@ -39,7 +41,7 @@ class Keys:
         kept = self._kept.get(key)
         return kept if kept is not None and self._now() < kept.at + self._kept_time else None
 
-    def keep(self, key: str, request: bytes, answer: bytes | None) -> None:
+    def keep(self, key: str, request: bytes, answer: bytes) -> None:
         """This request was accepted."""
         now = self._now()
         self._kept.pop(key, None)

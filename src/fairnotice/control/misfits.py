@@ -28,10 +28,11 @@ class Misfit(NamedTuple):
 
 def misfit(error: msgspec.ValidationError, shape: type | None) -> Misfit:
     """What does not fit into this shape."""
-    said = str(error)
-    at = _AT.search(said)
-    path = at["field"].lstrip(".") if at else ""
-    what = said[: at.start()] if at else said
+    what, path = str(error), ""
+    # What a shape itself refuses says where within the shape, and then msgspec where that is.
+    while at := _AT.search(what):
+        what, path = what[: at.start()], path + at["field"]
+    path = path.lstrip(".")
     found = shape_at(shape, path)
     if unknown := _UNKNOWN.fullmatch(what):
         return unknown_field(unknown["name"], names_of(found), path)

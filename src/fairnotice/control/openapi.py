@@ -1,13 +1,14 @@
 """The OpenAPI document, made from the table of routes and the types they name."""
 
 from collections.abc import Iterable
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
 from fairnotice import __version__
 from fairnotice.control import problems
-from fairnotice.control.routes import Route
+from fairnotice.control.keys import KEY_CHARACTERS_MAX
+from fairnotice.control.routes import After, Memory, Route
 from fairnotice.control.shapes import Line, Problem
 
 REFERENCE = "#/components/schemas/{name}"
@@ -57,11 +58,11 @@ Schemas = dict[Any, dict[str, Any]]
 
 def _schemas(routes: tuple[Route, ...]) -> tuple[Schemas, dict[str, Any]]:
     """The schema of each type that a route names, and what they refer to."""
-    shown = [shape for route in routes for shape in (get_args(route.shows) or (route.shows,))]
+    shown = [shape for route in routes for shape in (route.shows, route.foresees)]
     taken = [route.takes for route in routes if route.takes is not None]
     asked = [route.asks for route in routes]
     types = list(
-        dict.fromkeys(t for t in (*shown, *taken, *asked, Problem, Line) if t is not bytes)
+        dict.fromkeys(t for t in (*shown, *taken, *asked, Problem, Line) if t not in (bytes, None))
     )
     schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
     return dict(zip(types, schemas, strict=True)), components
@@ -93,15 +94,18 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     if "{name}" in route.path:
         found.append(_parameter("name", "path", {"type": "string"}))
-    properties = msgspec.json.schema(route.asks)
-    described = properties["$defs"][route.asks.__name__]["properties"]
-    found += [
-        _parameter(name, "query", _inline(schema, properties)) for name, schema in described.items()
-    ]
-    if route.method == "POST":
-        schema = {"type": "string", "minLength": 1, "maxLength": 200}
+    found += _query(route.asks)
+    if route.memory is not Memory.NOBODY:
+        schema = {"type": "string", "minLength": 1, "maxLength": KEY_CHARACTERS_MAX}
         found.append(_parameter("Idempotency-Key", "header", schema))
     return found
+
+
+def _query(asks: type) -> list[dict[str, Any]]:
+    """What may stand after the question mark."""
+    whole = msgspec.json.schema(asks)
+    described = whole["$defs"][asks.__name__]["properties"]
+    return [_parameter(name, "query", _inline(one, whole)) for name, one in described.items()]
 
 
 def _inline(schema: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
@@ -118,14 +122,17 @@ def _parameter(name: str, place: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
-    shapes = get_args(route.shows) or (route.shows,)
-    known = [schemas[shape] for shape in shapes if shape in schemas]
-    schema = {} if not known else known[0] if len(known) == 1 else {"anyOf": known}
-    content = {"application/json": {"schema": schema}}
-    answers = {str(route.status): {"description": MEANINGS[route.status], "content": content}}
+    answers = {str(route.status): _answer(route.status, route.shows, schemas)}
+    if route.foresees is not None:
+        answers["200"] = _answer(200, route.foresees, schemas)
     statuses = (*ALWAYS, *(WITH_BODY if route.takes is not None else ()))
     answers |= {str(status): _problem(status, schemas) for status in sorted(statuses)}
     return answers
+
+
+def _answer(status: int, shape: Any, schemas: Schemas) -> dict[str, Any]:  # noqa: ANN401, a type
+    content = {"application/json": {"schema": schemas.get(shape, {})}}
+    return {"description": MEANINGS[status], "content": content}
 
 
 def _problem(status: int, schemas: Schemas) -> dict[str, Any]:
@@ -138,7 +145,7 @@ def _feed(schemas: Schemas) -> dict[str, Any]:
     return {
         "operationId": "get-feed",
         "summary": "Every commit after a revision, as it happens: one change per line.",
-        "parameters": [_parameter("after", "query", {"type": "integer"})],
+        "parameters": _query(After),
         "responses": {
             "200": {"description": "A stream that does not end.", "content": content},
             **{str(status): _problem(status, schemas) for status in (403, 422)},

@@ -6,7 +6,7 @@ from http import HTTPStatus
 import msgspec
 from starlette.responses import Response
 
-from fairnotice.control.misfits import Misfit, misfit, names_of
+from fairnotice.control.misfits import Misfit, misfit
 from fairnotice.control.shapes import Problem
 from fairnotice.engine import Code, Refusal
 from fairnotice.errors import Unavailable, UnknownName, UsageError
@@ -46,6 +46,7 @@ def problem(
     *,
     rule: int | None = None,
     event: str | None = None,
+    operation: str | None = None,
     nearest: Iterable[str] = (),
 ) -> Problem:
     """A problem of this kind."""
@@ -57,19 +58,22 @@ def problem(
         field=field,
         rule=rule,
         event=event,
+        operation=operation,
         nearest=list(nearest),
     )
 
 
-def of_refusal(refusal: Refusal, shape: type | None = None) -> Problem:
-    """The law's no, in its own words; the field is the one of the body that they name."""
-    status = STATUS_OF_REFUSAL[refusal.code]
-    field = None
-    if refusal.code is Code.INVALID:
-        words = [word.strip(".,:;") for word in str(refusal).split()]
-        field = next((name for name in names_of(shape) if name in words), None)
-    rule = refusal.rule or None
-    return problem(refusal.code.value, status, str(refusal), field, rule=rule, event=refusal.event)
+def of_refusal(refusal: Refusal) -> Problem:
+    """The law's no, in its own words."""
+    return problem(
+        refusal.code.value,
+        STATUS_OF_REFUSAL[refusal.code],
+        str(refusal),
+        refusal.field,
+        rule=refusal.rule or None,
+        event=refusal.event,
+        operation=refusal.operation,
+    )
 
 
 def of_error(error: Exception, shape: type | None = None) -> Problem | None:

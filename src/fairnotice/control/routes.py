@@ -1,6 +1,7 @@
 """Every address of the native API, in one table: what it takes, what it shows, what it does."""
 
 from collections.abc import Callable, Container, Iterable
+from enum import Enum, auto
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, NamedTuple
@@ -10,6 +11,7 @@ import msgspec
 from fairnotice.control import shapes
 from fairnotice.control.fleet_body import FleetBody, exported, specification
 from fairnotice.control.fleet_differences import Difference, difference
+from fairnotice.control.problems import of_refusal
 from fairnotice.control.service import (
     ROLLOUT_COMMANDS,
     VM_OPERATIONS,
@@ -20,6 +22,9 @@ from fairnotice.wire.versions import SCHEDULED_EVENTS
 from fairnotice.words import EventStatus
 
 LIMIT_MAX = 1_000
+REVISION_MAX = 2**63 - 1
+# Which events and operations are listed.
+KEPT = " of the last day, and all that are not over"
 
 
 class Paging(shapes.Body):
@@ -30,9 +35,15 @@ class Paging(shapes.Body):
 
 
 class EventPaging(Paging):
-    """The same, of events in one status."""
+    """Which part of the list of events, and only of those in one status."""
 
     status: EventStatus | None = None
+
+
+class After(shapes.Body):
+    """From which revision of the feed on."""
+
+    after: Annotated[int, msgspec.Meta(ge=0, le=REVISION_MAX)] = 0
 
 
 class Version(shapes.Body, rename={"api_version": "api-version"}):
@@ -55,6 +66,17 @@ class Call(NamedTuple):
 Handler = Callable[[Call], Any]
 
 
+class Memory(Enum):
+    """Who remembers the idempotency keys of an address."""
+
+    # The law, durably (rule 19).
+    LAW = auto()
+    # The process, for as long as it lives (control/keys.py).
+    PROCESS = auto()
+    # Nothing is changed there, or declared as a whole: it may be asked again as it is.
+    NOBODY = auto()
+
+
 class Route(NamedTuple):
     """One address and method."""
 
@@ -66,8 +88,9 @@ class Route(NamedTuple):
     takes: type | None = None
     asks: type = shapes.Nothing
     status: int = 200
-    # Whether the law itself remembers an idempotency key (rule 19).
-    remembered: bool = False
+    memory: Memory = Memory.NOBODY
+    # What is answered instead, with 200, where it was only asked what would happen.
+    foresees: type | None = None
 
 
 def page(call: Call, table: str, key: str, **more: object) -> dict[str, Any]:
@@ -94,7 +117,9 @@ def page_of(shape: type) -> type:
     return msgspec.defstruct(f"{shape.__name__}Page", fields)
 
 
-def _lists(plural: str, singular: str, shape: type, key: str, what: str) -> tuple[Route, Route]:
+def _lists(
+    plural: str, singular: str, shape: type, key: str, *, what: str, which: str = ""
+) -> tuple[Route, Route]:
     """The list of a kind of thing, and one of them."""
 
     def many(call: Call) -> dict[str, Any]:
@@ -105,7 +130,7 @@ def _lists(plural: str, singular: str, shape: type, key: str, what: str) -> tupl
 
     path = f"/v1/{plural.replace('_', '-')}"
     return (
-        Route("GET", path, f"Every {what}.", many, page_of(shape), asks=Paging),
+        Route("GET", path, f"Every {what}{which}.", many, page_of(shape), asks=Paging),
         Route("GET", f"{path}/{{name}}", f"One {what}.", one, shape),
     )
 
@@ -161,7 +186,7 @@ def _vm_routes() -> Iterable[Route]:
                 shapes.Accepted,
                 takes,
                 status=202,
-                remembered=True,
+                memory=Memory.LAW,
             )
 
 
@@ -211,7 +236,7 @@ def _node_routes() -> Iterable[Route]:
             shapes.Accepted,
             takes,
             status=202,
-            remembered=what not in ("cordon", "uncordon"),
+            memory=Memory.PROCESS if what in ("cordon", "uncordon") else Memory.LAW,
         )
 
 
@@ -220,7 +245,7 @@ def _event_routes() -> Iterable[Route]:
     yield Route(
         "GET",
         "/v1/events",
-        "Every event of the last day, and all that are not over.",
+        f"Every event{KEPT}.",
         lambda call: page(call, "events", "id", status=call.query.status),
         page_of(shapes.Event),
         asks=EventPaging,
@@ -246,6 +271,7 @@ def _event_routes() -> Iterable[Route]:
             shapes.Accepted,
             shapes.Nothing,
             status=202,
+            memory=Memory.PROCESS,
         )
     yield Route(
         "POST",
@@ -255,6 +281,7 @@ def _event_routes() -> Iterable[Route]:
         shapes.Accepted,
         shapes.Postpone,
         status=202,
+        memory=Memory.PROCESS,
     )
 
 
@@ -268,10 +295,11 @@ def _rollout_routes() -> Iterable[Route]:
         "/v1/rollouts",
         "The same operation on many nodes; a dry run is answered by a forecast.",
         _start_rollout,
-        shapes.Accepted | shapes.Forecast,
+        shapes.Accepted,
         shapes.StartRollout,
         status=202,
-        remembered=True,
+        memory=Memory.LAW,
+        foresees=shapes.Forecast,
     )
     for what in ROLLOUT_COMMANDS:
         yield Route(
@@ -282,6 +310,7 @@ def _rollout_routes() -> Iterable[Route]:
             shapes.Accepted,
             shapes.Nothing,
             status=202,
+            memory=Memory.PROCESS,
         )
 
 
@@ -298,7 +327,7 @@ def _set_routes() -> Iterable[Route]:
         shapes.Accepted,
         shapes.ScaleIn,
         status=202,
-        remembered=True,
+        memory=Memory.LAW,
     )
     yield Route(
         "PATCH",
@@ -337,6 +366,7 @@ def _fault_routes() -> Iterable[Route]:
         lambda call: call.service.set_fault(call.body),
         shapes.FaultOn,
         shapes.SetFault,
+        memory=Memory.PROCESS,
     )
     yield Route(
         "DELETE",
@@ -358,8 +388,16 @@ async def _put_fleet(call: Call) -> object:
     return await call.service.apply_fleet(specification(call.body))
 
 
+def _difference(call: Call) -> Difference:
+    spec = specification(call.body)
+    found = difference(call.service.fleet, spec)
+    refusal = call.service.refusal_of_fleet(spec)
+    found.refused = None if refusal is None else of_refusal(refusal)
+    return found
+
+
 ROUTES: tuple[Route, ...] = (
-    *_lists("vms", "vm", shapes.Vm, "name", "VM"),
+    *_lists("vms", "vm", shapes.Vm, "name", what="VM"),
     *_vm_routes(),
     Route(
         "GET",
@@ -369,13 +407,13 @@ ROUTES: tuple[Route, ...] = (
         bytes,
         asks=Version,
     ),
-    *_lists("nodes", "node", shapes.Node, "name", "node"),
+    *_lists("nodes", "node", shapes.Node, "name", what="node"),
     *_node_routes(),
-    *_lists("scopes", "scope", shapes.Scope, "name", "scope"),
-    *_lists("scale_sets", "scale_set", shapes.ScaleSet, "name", "scale set"),
+    *_lists("scopes", "scope", shapes.Scope, "name", what="scope"),
+    *_lists("scale_sets", "scale_set", shapes.ScaleSet, "name", what="scale set"),
     *_set_routes(),
     *_event_routes(),
-    *_lists("operations", "operation", shapes.Operation, "id", "operation of the last day"),
+    *_lists("operations", "operation", shapes.Operation, "id", what="operation", which=KEPT),
     Route(
         "POST",
         "/v1/operations/{name}/cancel",
@@ -384,8 +422,9 @@ ROUTES: tuple[Route, ...] = (
         shapes.Accepted,
         shapes.Nothing,
         status=202,
+        memory=Memory.PROCESS,
     ),
-    *_lists("rollouts", "rollout", shapes.Rollout, "id", "rollout"),
+    *_lists("rollouts", "rollout", shapes.Rollout, "id", what="rollout"),
     *_rollout_routes(),
     *_fault_routes(),
     Route(
@@ -406,10 +445,9 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         "/v1/fleet/difference",
-        "What applying this would add, change and remove; nothing is changed.",
-        lambda call: difference(call.service.fleet, specification(call.body)),
+        "What applying this would add, change and remove, and whether it would be refused.",
+        _difference,
         Difference,
         FleetBody,
-        remembered=True,
     ),
 )

@@ -78,7 +78,10 @@ class Play:
     # ---- Beginning and ending ----
 
     async def begin(self) -> None:
-        """Look at the fleet as it is; UsageError where somebody else's events are in the way."""
+        """Look at the fleet as it is; UsageError where somebody else's events are in the way.
+
+        Unavailable where nobody answers, at one of the two addresses: nothing is broken by that.
+        """
         self.vms = {vm.name: vm for vm in await self._every("/v1/vms", shapes.Vm)}
         live = [event for event in await self._events() if event.gone_at is None]
         if live:
@@ -86,6 +89,8 @@ class Play:
                 f"{len(live)} events are not over, the first is {live[0].type} of "
                 f"{', '.join(live[0].resources)}. Wait until they are, or cancel them."
             )
+        # Without the header nobody is told anything, and no VM counts as one that listens.
+        await exchange(self.site.metadata, "GET", f"/{EVENTS}")
         self._before = self._machines()
         self._began, self._began_at = self._clock.monotonic(), self._clock.wall()
 

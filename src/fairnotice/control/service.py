@@ -5,7 +5,7 @@ A name that nobody has raises errors.UnknownName with the nearest ones; what can
 now raises errors.Unavailable.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import dropwhile, islice
 from typing import NamedTuple, TypedDict, TypeVar
 from uuid import uuid4
@@ -15,6 +15,7 @@ from fairnotice.control import shapes, stories, views
 from fairnotice.control.misfits import nearest
 from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
+from fairnotice.engine.tables import known_key
 from fairnotice.errors import Unavailable, UnknownName
 from fairnotice.metadata.faults import Fault, Faults
 from fairnotice.model import Event, Requester, Window
@@ -73,6 +74,11 @@ def named(kind: str, rows: Mapping[str, Row], name: str) -> Row:
         meant = f" Did you mean {' or '.join(alike)}?" if alike else ""
         raise UnknownName(f"There is no {kind} {name}.{meant}", alike)
     return row
+
+
+def spelled(rows: Container[str], name: str) -> str:
+    """An id as these rows have it: clients write GUIDs in either case, and mean the same."""
+    return name.lower() if name not in rows and name.lower() in rows else name
 
 
 def beyond(rows: Mapping[str, Row], name: str) -> Iterable[Row]:
@@ -158,16 +164,20 @@ class Service:
 
     def operation(self, name: str) -> shapes.Operation:
         """One operation."""
-        return views.operation(self.fleet, named("operation", self.fleet.operations, name))
+        rows = self.fleet.operations
+        return views.operation(self.fleet, named("operation", rows, spelled(rows, name)))
 
     def rollouts(self, after: str = "") -> Iterable[shapes.Rollout]:
         """Every rollout, without its nodes."""
-        return (views.rollout(self.fleet, row) for row in beyond(self.fleet.rollouts, after))
+        canceled = views.canceled_nodes(self.fleet)
+        rows = beyond(self.fleet.rollouts, after)
+        return (views.rollout(self.fleet, row, canceled[row.id]) for row in rows)
 
     def rollout(self, name: str) -> shapes.Rollout:
         """One rollout, with its nodes."""
-        row = named("rollout", self.fleet.rollouts, name)
-        return views.rollout(self.fleet, row, self.conductor.now())
+        row = named("rollout", self.fleet.rollouts, spelled(self.fleet.rollouts, name))
+        canceled_count = views.canceled_nodes(self.fleet)[row.id]
+        return views.rollout(self.fleet, row, canceled_count, self.conductor.now())
 
     def document(self, vm: str, api_version: str) -> bytes:
         """What a VM reads, byte for byte."""
@@ -278,13 +288,14 @@ class Service:
 
     async def steer_rollout(self, what: str, rollout: str, who: Who) -> Result:
         """Pause, resume or cancel a rollout."""
-        named("rollout", self.fleet.rollouts, rollout)
-        return await self._tell(ROLLOUT_COMMANDS[what](rollout=rollout, by=who.requester))
+        row = named("rollout", self.fleet.rollouts, spelled(self.fleet.rollouts, rollout))
+        return await self._tell(ROLLOUT_COMMANDS[what](rollout=row.id, by=who.requester))
 
     # ---- Operations and events ----
 
     async def cancel_operation(self, name: str, who: Who) -> Result:
         """Take back an operation with all its events; or what is left of a whole request."""
+        name = spelled(self.fleet.requests, spelled(self.fleet.operations, name))
         if name not in self.fleet.requests:
             named("operation", self.fleet.operations, name)
         return await self._tell(commands.Cancel(target=name, by=who.requester))
@@ -315,6 +326,11 @@ class Service:
     async def apply_fleet(self, spec: commands.FleetSpec) -> Result:
         """Make the fleet what the specification says: all of it, or nothing."""
         return await self._tell(commands.ApplyFleet(spec=spec))
+
+    def refusal_of_fleet(self, spec: commands.FleetSpec) -> Refusal | None:
+        """Why this specification would not be applied now; None where it would be."""
+        decision = self.conductor.foresee(commands.ApplyFleet(spec=spec))
+        return decision if isinstance(decision, Refusal) else None
 
     # ---- Faults of the endpoint, of which the law knows nothing ----
 
@@ -347,6 +363,12 @@ class Service:
         return shapes.Cleared([fault.id for fault in self.faults.clear_all()])
 
     # ---- Telling the law ----
+
+    def has_request(self, who: Who) -> bool:
+        """Whether the law knows this key already, as that of a request (rule 19)."""
+        return (
+            who.key is not None and known_key(who.requester, who.key) in self.fleet.request_by_key
+        )
 
     def _event(self, name: str) -> Event:
         """Clients write GUIDs in either case, and mean the same."""

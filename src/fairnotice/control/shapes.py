@@ -43,6 +43,21 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
     """What is taken: a field that nobody knows is refused, since it is a typing mistake."""
 
 
+# ---- What is taken as it is shown ----
+
+Weekday = Annotated[int, msgspec.Meta(ge=0, le=6)]
+MinuteOfDay = Annotated[int, msgspec.Meta(ge=0, le=24 * 60 - 1)]
+MinutesOfWeek = Annotated[int, msgspec.Meta(ge=1, le=7 * 24 * 60)]
+
+
+class WindowBody(Body):
+    """A weekly maintenance window, in UTC; Monday is 0."""
+
+    weekdays: list[Weekday]
+    start_minute: MinuteOfDay
+    length_minutes: MinutesOfWeek
+
+
 # ---- What is shown ----
 
 
@@ -206,9 +221,11 @@ class Rollout(Shape):
     done_count: int
     failed_count: int
     skipped_count: int
+    canceled_count: int
     nodes_at_once_max: int
     failure_budget: int
     recovery_seconds: int
+    windows: list[WindowBody]
     reason: str
     # Left out where many rollouts are listed.
     nodes: list[RolloutNode] = []
@@ -312,10 +329,11 @@ class Problem(Shape):
     status: int
     detail: str
     # The field of the request that is wrong; the rule of SPECIFICATION.md that says no; the event
-    # in the way; names that may have been meant.
+    # and the operation in the way; names that may have been meant.
     field: str | None = None
     rule: int | None = None
     event: str | None = None
+    operation: str | None = None
     nearest: list[str] = []
 
 
@@ -352,9 +370,6 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=30 * DAY)]
 FaultSeconds = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
-Weekday = Annotated[int, msgspec.Meta(ge=0, le=6)]
-MinuteOfDay = Annotated[int, msgspec.Meta(ge=0, le=24 * 60 - 1)]
-MinutesOfWeek = Annotated[int, msgspec.Meta(ge=1, le=7 * 24 * 60)]
 Named = Annotated[list[str], msgspec.Meta(min_length=1)]
 TerminateNotice = Annotated[
     int, msgspec.Meta(ge=TERMINATE_NOTICE_MINUTES_MIN, le=TERMINATE_NOTICE_MINUTES_MAX)
@@ -392,13 +407,13 @@ class OnVms(Body):
 
 
 class PlannedOnVms(Planned, kw_only=True):
-    """The same for restart and redeploy."""
+    """Several VMs to restart or redeploy; not before this instant, or the notice where longer."""
 
     vms: Named
 
 
 class OnNode(Planned):
-    """Migrate or repair a node."""
+    """Migrate, repair or evacuate a node."""
 
     force: bool = False
 
@@ -438,14 +453,6 @@ class Postpone(Planned, kw_only=True):
     """Give more notice."""
 
     not_before: Instant
-
-
-class WindowBody(Body):
-    """A weekly maintenance window, in UTC; Monday is 0."""
-
-    weekdays: list[Weekday]
-    start_minute: MinuteOfDay
-    length_minutes: MinutesOfWeek
 
 
 class SetFault(Body):

@@ -1,5 +1,6 @@
 """From the fleet's rows to what the control plane shows."""
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -179,7 +180,15 @@ def _impact(row: Impact) -> shapes.Impact:
     )
 
 
-def rollout(fleet: Fleet, row: Rollout, now: Moment | None = None) -> shapes.Rollout:
+def canceled_nodes(fleet: Fleet) -> Counter[str]:
+    """How many nodes of each rollout are canceled; the law counts them with those skipped."""
+    canceled = RolloutNodeStatus.CANCELED
+    return Counter(one.rollout for one in fleet.rollout_nodes.values() if one.status is canceled)
+
+
+def rollout(
+    fleet: Fleet, row: Rollout, canceled_count: int, now: Moment | None = None
+) -> shapes.Rollout:
     """A rollout; where it is asked for as it is now, with each of its nodes."""
     return shapes.Rollout(
         id=row.id,
@@ -192,10 +201,12 @@ def rollout(fleet: Fleet, row: Rollout, now: Moment | None = None) -> shapes.Rol
         live_count=row.live_count,
         done_count=row.done_count,
         failed_count=row.failed_count,
-        skipped_count=row.skipped_count,
+        skipped_count=row.skipped_count - canceled_count,
+        canceled_count=canceled_count,
         nodes_at_once_max=row.nodes_at_once_max,
         failure_budget=row.failure_budget,
         recovery_seconds=row.recovery_seconds,
+        windows=[shapes.WindowBody(list(one[0]), *one[1:]) for one in row.windows],
         reason=row.reason,
         nodes=[] if now is None else _rollout_nodes(fleet, row, now),
     )

@@ -16,7 +16,7 @@ from fairnotice.engine.notice import (
     least_notice_seconds,
     whole_second,
 )
-from fairnotice.engine.refusal import Code, refuse
+from fairnotice.engine.refusal import misfit
 from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import EVENT, OPERATION, Cause, move
 from fairnotice.model import Event, Operation, Scope, Vm
@@ -191,8 +191,8 @@ def least_notice(tables: Tables, kind: OperationKind, vm: Vm) -> int:
 def must_be_near(draft: Draft, instant: datetime) -> None:
     """Refuse to plan for an instant that is further away than anybody plans."""
     if instant - draft.now > timedelta(days=PLANNED_DAYS_MAX):
-        refuse(
-            Code.INVALID,
+        misfit(
+            "not_before",
             "not_before is more than a year away.",
             f"Give an instant within {PLANNED_DAYS_MAX} days.",
             rule=2,
@@ -208,12 +208,12 @@ def checked_instant(
     asked = in_utc(asked)
     must_be_near(draft, asked)
     if asked < draft.now:
-        refuse(Code.INVALID, "not_before lies in the past.", "Give a later instant.", rule=2)
+        misfit("not_before", "not_before lies in the past.", "Give a later instant.", rule=2)
     for vm in vms:
         notice_seconds = least_notice(draft, kind, vm)
         if is_told(draft, kind, vm) and asked < draft.now + timedelta(seconds=notice_seconds):
-            refuse(
-                Code.INVALID,
+            misfit(
+                "not_before",
                 f"not_before gives {vm.name} less than its {notice_seconds} s of notice.",
                 "Give more notice, or leave not_before out for the least.",
                 rule=2,

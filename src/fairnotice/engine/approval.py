@@ -24,7 +24,7 @@ from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.ending import consider_terminates, scheduled_events
 from fairnotice.engine.notice import in_utc, whole_second
-from fairnotice.engine.refusal import Code, refuse
+from fairnotice.engine.refusal import Code, misfit, refuse
 from fairnotice.model import Approval, Endpoint, Event, Operation, Requester
 from fairnotice.words import EventType, Role
 
@@ -129,8 +129,8 @@ def postpone(draft: Draft, command: Postpone) -> Accepted:
     must_be_near(draft, asked)
     not_before = whole_second(asked)
     if not_before < event.not_before:
-        refuse(
-            Code.INVALID,
+        misfit(
+            "not_before",
             "An event is never brought forward.",
             f"Give an instant after {event.not_before:%Y-%m-%d %H:%M:%S} UTC.",
             rule=2,

@@ -28,7 +28,7 @@ from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter, Subject
 from fairnotice.engine.fleet import Fleet
 from fairnotice.engine.kinds import ROLLED_OUT
-from fairnotice.engine.refusal import Code, Refusal, Refused, refuse
+from fairnotice.engine.refusal import Code, Refusal, Refused, misfit, refuse
 from fairnotice.engine.start import start_what_may
 from fairnotice.engine.tables import known_key
 from fairnotice.errors import ClockWentBack
@@ -100,8 +100,8 @@ def _known(draft: Draft, command: commands.Asked) -> Accepted | None:
 def _must_be_allowed(command: commands.Asked) -> None:
     """A VM asks for nothing, and nodes are the operator's; the rest is the fronts' to decide."""
     if not command.id or any(sign in command.id for sign in "./"):
-        refuse(
-            Code.INVALID,
+        misfit(
+            "id",
             f"{command.id!r} is no id: operations and impacts are named after it.",
             "Use a GUID, or anything without a dot or a slash.",
         )
@@ -161,8 +161,8 @@ def _look_at_parked(draft: Draft, subject: Subject) -> None:
 
 def _node_operation(draft: Draft, command: NodeOperation) -> Accepted:
     if command.kind not in ROLLED_OUT:
-        refuse(
-            Code.INVALID,
+        misfit(
+            "impact",
             f"{command.kind} is nothing an operator plans on a node.",
             f"Choose one of {', '.join(ROLLED_OUT)}.",
         )

@@ -16,7 +16,7 @@ from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.notice import DAY, HOUR, in_utc, whole_second
-from fairnotice.engine.refusal import Code, refuse
+from fairnotice.engine.refusal import misfit
 from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import Cause
 from fairnotice.model import Operation, Scope, Seen
@@ -123,8 +123,8 @@ def look_at_scope(draft: Draft, name: str) -> None:
 def report_unserved(draft: Draft, command: ReportUnserved) -> Accepted:
     """Nobody could ask here for a while: unknown is not silent."""
     if not 0 <= command.seconds <= UNSERVED_SECONDS_MAX:
-        refuse(
-            Code.INVALID,
+        misfit(
+            "seconds",
             f"{command.seconds} s is no time in which nobody was served.",
             f"Give 0 to {UNSERVED_SECONDS_MAX}.",
             rule=8,

@@ -81,6 +81,7 @@ def _remove_nodes(draft: Draft, spec: FleetSpec) -> None:
                 f"{name} cannot be removed: {draft.operations[live[0]].kind} is live there.",
                 "Wait until it is over, or cancel it.",
                 rule=21,
+                operation=live[0],
             )
         draft.record(NodeRemoved(draft.now, draft.nodes[name]))
         wake_rollouts(draft, name)
@@ -293,6 +294,7 @@ def _must_not_be_live(draft: Draft, name: str, what: str) -> None:
             "Wait until it is over, or cancel it.",
             rule=21,
             event=event,
+            operation=live[0],
         )
 
 
@@ -304,7 +306,7 @@ def set_policy(draft: Draft, command: SetPolicy) -> Accepted:
     scope = draft.scopes.get(command.scope)
     if scope is None:
         refuse(Code.NOT_FOUND, f"There is no scope {command.scope}.", "List the scopes.")
-    check_policy(command.automatically_approve)
+    check_policy(command.automatically_approve, "automatically_approve")
     # Azure has one policy for a whole scale set, and so has a fleet file.
     groups = 1
     if scope.kind is ScopeKind.PLACEMENT_GROUP:
@@ -322,7 +324,7 @@ def set_terminate_notice(draft: Draft, command: SetTerminateNotice) -> Accepted:
         refuse(
             Code.NOT_FOUND, f"There is no scale set {command.scale_set}.", "List the scale sets."
         )
-    check_notice(command.minutes)
+    check_notice(command.minutes, "terminate_notice_minutes")
     if scale_set.terminate_notice_minutes != command.minutes:
         noticed = scale_set._replace(terminate_notice_minutes=command.minutes)
         draft.record(ScaleSetDeclared(draft.now, noticed))

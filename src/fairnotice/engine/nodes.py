@@ -25,7 +25,7 @@ from fairnotice.engine.domains import in_the_way, two_domains
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import cancel_operation, impact_key, wake_rollouts
 from fairnotice.engine.kinds import KINDS
-from fairnotice.engine.refusal import Code, refuse
+from fairnotice.engine.refusal import Code, misfit, refuse
 from fairnotice.engine.start import start
 from fairnotice.engine.transitions import Cause
 from fairnotice.engine.users import accept, accept_repeat, operation_ids
@@ -76,7 +76,7 @@ def predict_failure(draft: Draft, command: PredictFailure) -> Accepted:
         repeats = draft.requests[predicted[0].request].operations
         return accept_repeat(draft, command, OperationKind.PREDICTED_FAILURE, repeats)
     if (command.risk is None) == (command.not_before is None):
-        refuse(Code.INVALID, "A prediction has either a risk or a not_before.", "Give one of them.")
+        misfit("not_before", "A prediction has either a risk or a not_before.", "Give one of them.")
     vms = vms_hit(draft, node.name)
     kind = OperationKind.PREDICTED_FAILURE
     asked = checked_instant(draft, kind, vms, command.not_before)
@@ -252,6 +252,7 @@ def must_keep_domains_apart(draft: Draft, node: Node, vms: Sequence[Vm]) -> None
             f"Wait for {event or other.id}, or force it.",
             rule=22,
             event=event,
+            operation=other.id,
         )
 
 
@@ -260,8 +261,8 @@ def check_duration(kind: OperationKind, duration_seconds: int | None) -> None:
     if duration_seconds is None:
         return
     if kind is not OperationKind.HOST_UPDATE or not 0 <= duration_seconds <= FREEZE_SECONDS_MAX:
-        refuse(
-            Code.INVALID,
+        misfit(
+            "duration_seconds",
             "duration_seconds is the expected pause of a freeze, 0 for none.",
             f"Leave it out, or give 0 to {FREEZE_SECONDS_MAX} with a freeze.",
         )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 
-from fairnotice.engine.refusal import Code, refuse
+from fairnotice.engine.refusal import misfit
 from fairnotice.words import EventType, ImpactKind, Risk
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -116,8 +116,8 @@ PLANNED_DAYS_MAX = 400
 def in_utc(instant: datetime) -> datetime:
     """The same instant in UTC; one without a time zone is refused."""
     if instant.tzinfo is None:
-        refuse(
-            Code.INVALID,
+        misfit(
+            "not_before",
             f"{instant} has no time zone.",
             "Say which instant is meant, e.g. with a Z for UTC.",
             rule=2,

@@ -72,6 +72,7 @@ def _refuse_busy(draft: Draft, impact: Impact) -> None:
         "Wait until it is over.",
         rule=20,
         event=next(iter(operation.events), None),
+        operation=operation.id,
     )
 
 

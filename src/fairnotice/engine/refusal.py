@@ -26,6 +26,10 @@ class Refusal:
     why: str
     remedy: str
     event: str | None = None
+    # What was wrong of what was asked, in the words of the API; and the operation in the way, where
+    # the sentence names one.
+    field: str | None = None
+    operation: str | None = None
 
     def __str__(self) -> str:
         return f"{self.why} {self.remedy}"
@@ -40,7 +44,20 @@ class Refused(Exception):
 
 
 def refuse(
-    code: Code, why: str, remedy: str, *, rule: int = 0, event: str | None = None
+    code: Code,
+    why: str,
+    remedy: str,
+    *,
+    rule: int = 0,
+    event: str | None = None,
+    operation: str | None = None,
 ) -> NoReturn:
     """Give up on the command at hand."""
-    raise Refused(Refusal(code, rule, why, remedy, event))
+    raise Refused(Refusal(code, rule, why, remedy, event, operation=operation))
+
+
+def misfit(
+    field: str, why: str, remedy: str, *, rule: int = 0, event: str | None = None
+) -> NoReturn:
+    """Give up on what can never be done, because of this field: nobody looks for it in words."""
+    raise Refused(Refusal(Code.INVALID, rule, why, remedy, event, field))

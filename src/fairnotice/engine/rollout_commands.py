@@ -10,7 +10,7 @@ from fairnotice.engine.ending import cancel_operation
 from fairnotice.engine.kinds import KINDS, ROLLED_OUT
 from fairnotice.engine.nodes import check_duration, expected_seconds, named_node
 from fairnotice.engine.notice import DAY
-from fairnotice.engine.refusal import Code, refuse
+from fairnotice.engine.refusal import Code, misfit, refuse
 from fairnotice.engine.rollout_nodes import end_rollout, move_node, pause
 from fairnotice.engine.transitions import ROLLOUT, ROLLOUT_NODE, Cause, move
 from fairnotice.engine.users import fingerprint
@@ -118,26 +118,27 @@ def _rows(draft: Draft, rollout_id: str) -> list[RolloutNode]:
 
 def _check(draft: Draft, command: StartRollout) -> None:
     if not command.nodes:
-        refuse(Code.INVALID, "A rollout needs nodes.", "Name at least one.", rule=22)
+        misfit("nodes", "A rollout needs nodes.", "Name at least one.", rule=22)
     for name in command.nodes:
         named_node(draft, name)
     if command.kind not in ROLLED_OUT:
-        refuse(
-            Code.INVALID,
+        misfit(
+            "impact",
             f"{command.kind} cannot be rolled out.",
             f"Choose one of {', '.join(ROLLED_OUT)}.",
             rule=22,
         )
     check_duration(command.kind, command.duration_seconds)
-    for window in command.windows:
+    for number, window in enumerate(command.windows):
         wrong = windows.problem(window)
-        if wrong:
-            refuse(Code.INVALID, f"That is no window: {wrong}.", "Correct it.", rule=22)
+        if wrong is not None:
+            field = f"windows[{number}].{wrong.field}"
+            misfit(field, f"That is no window: {wrong.why}.", "Correct it.", rule=22)
     for name, low, high in LIMITS:
         limit = getattr(command, name)
         if limit is not None and not low <= limit <= high:
-            refuse(
-                Code.INVALID,
+            misfit(
+                name,
                 f"{limit} is no {name} for a rollout.",
                 f"Give {low} to {high}, or leave it out.",
                 rule=22,

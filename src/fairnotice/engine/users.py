@@ -30,7 +30,7 @@ from fairnotice.engine.effects import Matter
 from fairnotice.engine.ending import cancel_operation, impact_key
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.placement import must_have_places
-from fairnotice.engine.refusal import Code, refuse
+from fairnotice.engine.refusal import Code, misfit, refuse
 from fairnotice.engine.start import is_busy, queue
 from fairnotice.model import Operation, Request, Vm, scope_name
 from fairnotice.words import (
@@ -106,9 +106,7 @@ def scale_in(draft: Draft, command: ScaleIn) -> Accepted:
     ]
     if not 0 < command.count <= len(instances):
         remedy = f"Give a count from 1 to {len(instances)}." if instances else "Leave it as it is."
-        refuse(
-            Code.INVALID, f"{scale_set.name} has {len(instances)} instances that can go.", remedy
-        )
+        misfit("count", f"{scale_set.name} has {len(instances)} instances that can go.", remedy)
     return _ask(draft, command, OperationKind.DELETE, instances[-command.count :])
 
 
@@ -126,9 +124,13 @@ def cancel(draft: Draft, command: Cancel) -> Accepted:
             "It is over already." if over else "Wait until it is over.",
             rule=15,
             event=next(iter(started[0].events), None),
+            operation=started[0].id,
         )
     for operation in pending:
         cancel_operation(draft, operation, f"canceled by {command.by.name}")
+    for operation in started:
+        what = "has started and goes on" if operation.ended_at is None else "is over already"
+        draft.warnings.append(f"{operation.id} {what}: it is not taken back.")
     return Accepted(
         operations=tuple(operation.id for operation in operations),
         events=tuple(event for operation in operations for event in operation.events),
@@ -145,7 +147,7 @@ def _group_name(scale_set: str, placement_group: int) -> str:
 def named_vms(draft: Draft, command: OnVms) -> list[Vm]:
     """The VMs a command names, each of which must be there."""
     if not command.vms:
-        refuse(Code.INVALID, "No VM was named.", "Name at least one.")
+        misfit("vms", "No VM was named.", "Name at least one.")
     vms = []
     for name in dict.fromkeys(command.vms):
         vm = draft.vms.get(name)
@@ -293,6 +295,7 @@ def _must_not_be_going(draft: Draft, vm: Vm) -> None:
                 "Nothing more can be done with it.",
                 rule=19,
                 event=next(iter(removal.events), None),
+                operation=removal.id,
             )
 
 
@@ -313,7 +316,7 @@ def _must_not_be_too_many(draft: Draft, vms: list[Vm]) -> None:
         if len(commands) >= most:
             refuse(
                 Code.TOO_MANY,
-                f"{len(commands)} operations wait in {scope} already; at most {most} may.",
+                f"{len(commands)} requests wait in {scope} already; at most {most} may.",
                 "Approve or cancel some of them, or wait.",
                 rule=17,
             )
@@ -351,4 +354,5 @@ def _must_be_allowed_to_cancel(draft: Draft, operation: Operation, command: Canc
             f"{operation.id} was requested by {requester.name}.",
             "Only its requester or an operator may cancel it.",
             rule=15,
+            operation=operation.id,
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from fairnotice.model import Window
 
@@ -46,15 +47,22 @@ def next_closed(windows: Iterable[Window], at: datetime) -> datetime | None:
     return closes_at
 
 
-def problem(window: Window) -> str:
-    """What is wrong with a window, in words; empty where nothing is."""
+class Problem(NamedTuple):
+    """What is wrong with a window: which field of it, and why in words."""
+
+    field: str
+    why: str
+
+
+def problem(window: Window) -> Problem | None:
+    """What is wrong with a window; None where nothing is."""
     if not window.weekdays or not all(0 <= day < WEEK_DAYS for day in window.weekdays):
-        return "a window needs weekdays from 0 (Monday) to 6"
+        return Problem("weekdays", "a window needs weekdays from 0 (Monday) to 6")
     if not 0 <= window.start_minute < DAY_MINUTES:
-        return "a window starts between minute 0 and 1439 of the day"
+        return Problem("start_minute", "a window starts between minute 0 and 1439 of the day")
     if not 0 < window.length_minutes <= DAY_MINUTES * WEEK_DAYS:
-        return "a window is between one minute and one week long"
-    return ""
+        return Problem("length_minutes", "a window is between one minute and one week long")
+    return None
 
 
 def _openings(window: Window, after: datetime) -> Iterable[datetime]:
