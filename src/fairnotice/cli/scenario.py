@@ -149,15 +149,12 @@ def _site(arguments: argparse.Namespace) -> Site | None:
 def _metadata(known: Mapping[str, settings.Known], control: str) -> str:
     """Where this control plane serves metadata: it says so itself, and no other's will do."""
     health = Remote(control).health()
-    given = known["metadata_url"]
-    if given.origin == settings.DEFAULT:
-        own = settings.place(str(health.get("metadata", "")))
-        return given.value if own is None else f"http://{health['metadata']}"
-    right = metadata_elsewhere(given.value, control, health)
+    url = settings.metadata_url(known, health)
+    right = metadata_elsewhere(url, control, health)
     if right is not None:
-        sentence = f"{given.value} is another's: {control} serves metadata at {right}"
+        sentence = f"{url} is another's: {control} serves metadata at {right}"
         raise UsageError(f"{sentence}. Leave out --metadata-url.")
-    return given.value
+    return url
 
 
 async def _play(
