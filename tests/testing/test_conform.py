@@ -67,6 +67,26 @@ OWN_REASONS = {
         "next-event",
         {"two-at-once": "after two events for it were announced"},
     ),
+    "ApprovesFreezesOfOthers": ("in-a-scale-set", {"of-another": "the Freeze of web-1, which"}),
+    "ApprovesTheEndOfOthers": (
+        "of-another",
+        {
+            "preempt-of-another": "the Preempt of spot_1, which does not name it",
+            "in-a-scale-set": "the Terminate of batch_1, which does not name it",
+        },
+    ),
+    "LooksAtTheFirstName": ("reboot", {"shared": "names it between two others, though it asked"}),
+    "LooksAtTheLastName": ("reboot", {"shared": "names it between two others, though it asked"}),
+    "GetsAroundToOthers": ("reboot", {"of-another": "of web-1, which does not name it"}),
+    "AcknowledgesEachTypeOnce": (
+        "next-event two-at-once",
+        {"two-of-a-type": "after a second Reboot was announced while the first was Scheduled"},
+    ),
+    "HammersAfterErrors": ("reboot", {"error": "requests a second. Pause between requests, also"}),
+    "AsksForTheLatestEachTime": (
+        "",
+        {"reboot": "asked with what was refused: 400 ", "quiet": " times. Ask with an api-version"},
+    ),
 }
 
 
@@ -178,6 +198,37 @@ def test_a_client_that_asks_once_is_run_again_and_again():
     """As cron does; that it ends is no fault."""
     once = (sys.executable, "-c", ONCE, "{url}")
     report = conform(CORRECT._replace(command=once, once=True), ["reboot", "error"])
+
+    assert report.survived, failures(report)
+
+
+LEARNING = """
+import json, sys, urllib.error
+sys.path.insert(0, "examples")
+import client
+
+class Learning(client.Client):
+    def poll(self):
+        if not hasattr(self, "events"):
+            try:
+                self.ask(client.EVENTS.replace("2020-07-01", "latest"))
+            except urllib.error.HTTPError as refused:
+                newest = json.load(refused)["newest-versions"][0]
+                client.EVENTS = client.EVENTS.replace("2020-07-01", newest)
+                self.events = True
+        super().poll()
+
+one = Learning(sys.argv[1], 0.15, 2)
+one.poll() if "once" in sys.argv else one.run()
+"""
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_versions_may_be_learned_from_a_first_400(once):
+    """As WIRE.md has it; one that is run anew each time learns them each time."""
+    words = ("once",) if once else ()
+    learning = (sys.executable, "-c", LEARNING, "{url}", *words)
+    report = conform(CORRECT._replace(command=learning, once=once), ["quiet", "reboot"])
 
     assert report.survived, failures(report)
 
