@@ -81,14 +81,14 @@ _PATH_WORDS = frozenset(
     "metadata scheduledevents versions instance attested document identity info oauth2 token "
     "loadbalancer compute network interface ipv4 ipv6 ipAddress privateIpAddress publicIpAddress "
     "subnet address prefix macAddress additionalCapabilities customData diskSizeGB "
-    "extendedLocation hibernationEnabled host hostGroup id isHostCompatibilityLayerVm isVmInStandbyPool "
-    "name osProfile adminUsername computerName disablePasswordAuthentication placementGroupId plan "
-    "product publicKeys keyData path resourceGroupName resourceId securityProfile "
-    "encryptionAtHost secureBootEnabled virtualTpmEnabled securityType storageProfile dataDisks "
-    "imageReference managedDisk osDisk resourceDisk size image uri vhd lun writeAcceleratorEnabled "
-    "subscriptionId tags tagsList userData value virtualMachineScaleSet vmId vmScaleSetName "
-    "isUltraDisk bytesPerSecondThrottle opsPerSecondThrottle "
-    "ultraSSDEnabled".lower().split()
+    "extendedLocation hibernationEnabled host hostGroup id isHostCompatibilityLayerVm "
+    "isVmInStandbyPool name osProfile adminUsername computerName disablePasswordAuthentication "
+    "placementGroupId plan product publicKeys keyData path resourceGroupName resourceId "
+    "securityProfile encryptionAtHost secureBootEnabled virtualTpmEnabled securityType "
+    "storageProfile dataDisks imageReference managedDisk osDisk resourceDisk size image uri vhd "
+    "lun writeAcceleratorEnabled subscriptionId tags tagsList userData value "
+    "virtualMachineScaleSet vmId vmScaleSetName isUltraDisk bytesPerSecondThrottle "
+    "opsPerSecondThrottle ultraSSDEnabled".lower().split()
 ) | (_PUBLIC_KEYS - {"api-version"})
 _KINDS = {
     "name": "vm",
