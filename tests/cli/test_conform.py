@@ -84,6 +84,7 @@ def test_the_list_has_every_situation_with_a_sentence():
         (("--types", "Rebot", *CORRECT), "'Rebot' is no type of event"),
         (("--poll-seconds", "0", *CORRECT), "--poll-seconds is 0; give more than 0"),
         (("--junit", "/proc/none/x.xml", *CORRECT), "/proc/none/x.xml cannot be written"),
+        (("--junit", "-", *CORRECT), "Argument --junit: the table goes to standard output"),
         (("--", "no-such-client"), "There is no command no-such-client"),
         (("--", "sleep"), "The client never asked, and ended with exit code 1."),
     ],

@@ -77,12 +77,19 @@ OWN_REASONS = {
     ),
     "LooksAtTheFirstName": ("reboot", {"shared": "names it between two others, though it asked"}),
     "LooksAtTheLastName": ("reboot", {"shared": "names it between two others, though it asked"}),
-    "GetsAroundToOthers": ("reboot", {"of-another": "of web-1, which does not name it"}),
+    "GetsAroundToOthers": (
+        "reboot",
+        {
+            "of-another": "of web-1, which does not",
+            "preempt-of-another": "of spot_1, which does not",
+        },
+    ),
     "AcknowledgesEachTypeOnce": (
         "next-event two-at-once",
         {"two-of-a-type": "after a second Reboot was announced while the first was Scheduled"},
     ),
     "HammersAfterErrors": ("reboot", {"error": "requests a second. Pause between requests, also"}),
+    "AsksOnlyForTheLatest": ("", {"quiet": "refused: 400 once. Ask with an api-version"}),
     "AsksForTheLatestEachTime": (
         "",
         {"reboot": "asked with what was refused: 400 ", "quiet": " times. Ask with an api-version"},

@@ -67,7 +67,7 @@ PLANTED = {
     "garbage": Answer((), b"SSH-2.0-contoso\r\n", Failure.GARBAGE),
     "packed": answer(b"\x1f\x8bcontoso", "Content-Encoding: gzip"),
     "a text": answer(b'"contoso"'),
-    "a folded header": Answer((b"HTTP/1.1 200 OK", b"X-A: 1", b" contoso", b" X: web-0"), b"{}"),
+    "a folded header": Answer((b"HTTP/1.1 200 OK", b"X-A: 1", b" contoso", b" web-0: X"), b"{}"),
     "a phrase": answer(b"{}", status="200 contoso web-0"),
     "no phrase at all": Answer((b"HTTP/contoso", b"A: 1"), b"{}"),
     "a server": Answer((b"HTTP/1.1 200 OK", b"Server: IMDS on contoso"), b"{}"),

@@ -100,7 +100,7 @@ def _what_is_played(group: "argparse._ArgumentGroup") -> None:
 
 
 def _what_is_told(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument("--junit", type=Path, metavar="FILE", help="write the report as JUnit XML")
+    group.add_argument("--junit", type=_file, metavar="FILE", help="write the report as JUnit XML")
     group.add_argument("--json", action="store_true", help="the report as JSON, at the end")
     group.add_argument(
         "--verbose", action="store_true", help="show what it printed, also where it survived"
@@ -118,6 +118,12 @@ def _types(text: str) -> frozenset[EventType]:
             all_types = ", ".join(EventType)
             raise argparse.ArgumentTypeError(f"{word!r} is no type of event; there are {all_types}")
     return frozenset(known[word.lower()] for word in words)
+
+
+def _file(text: str) -> Path:
+    if text == "-":
+        raise argparse.ArgumentTypeError("the table goes to standard output; give a file")
+    return Path(text)
 
 
 # ---- Running ----

@@ -286,8 +286,9 @@ class Scene:
 
     def _is_over(self) -> bool:
         """Whether nothing can come of it any more."""
-        headless = any(one.headless for one in list(self.watch.seen))
-        return headless or self.client.exit_code is not None
+        seen = list(self.watch.seen)
+        turned_away = any(one.headless for one in seen) or bool(self._refused(seen))
+        return turned_away or self.client.exit_code is not None
 
     def _more(self, count: Callable[[], int], times: int, seconds: float) -> None:
         """So many times more within so long."""

@@ -12,6 +12,8 @@ from fairnotice.words import EventType
 
 # How long a fault lasts, in requests.
 FAULTY_ANSWERS = 3
+# Long enough to hammer, also on a busy machine.
+HAMMERING_SECONDS = 1.0
 # Of what Retry-After asks for: a clock is never exact.
 EARLY = 0.9
 # What a 503 to an acknowledgement asks for.
@@ -26,8 +28,8 @@ def _spoiled(scene: Scene, kind: FaultKind, said: str) -> None:
     scene.set_fault(kind)
     scene.tell(said)
     scene.asks_on(FAULTY_ANSWERS)
-    # Long enough to see whether it hammers, which its manners tell.
-    scene.lives_on(scene.declared.interval_seconds)
+    # Whether it hammers is seen by its manners.
+    scene.lives_on(max(scene.declared.interval_seconds, HAMMERING_SECONDS))
     scene.clear_faults()
     scene.tell(f"{said}, and that was over")
     scene.recovers()
