@@ -5,7 +5,17 @@ import platform
 import sys
 from collections.abc import Iterator
 
-from bench import board, durability, endpoint, kit, memory, rollouts, single_vm
+from bench import (
+    board,
+    durability,
+    endpoint,
+    guest,
+    guest_agent,
+    kit,
+    memory,
+    rollouts,
+    single_vm,
+)
 from bench import front_door as up
 from bench.numbers import LeftOut, Number
 
@@ -64,12 +74,22 @@ def test_kit(*, quick: bool) -> Iterator[Number]:
     yield from kit.measure(rounds=3, tests=200) if quick else kit.measure(rounds=9)
 
 
+def guest_side(*, quick: bool) -> Iterator[Number]:
+    """What the programs in a VM cost."""
+    yield from guest.measure_import(rounds=5 if quick else 15)
+    if quick:
+        yield from guest_agent.measure(idle_seconds=10, rounds=9)
+    else:
+        yield from guest_agent.measure(idle_seconds=60, rounds=25)
+
+
 PARTS = {
     "law": law,
     "endpoint": metadata_endpoint,
     "durability": durable_service,
     "up": front_door,
     "kit": test_kit,
+    "guest": guest_side,
 }
 
 

@@ -7,7 +7,17 @@
     ├── Unavailable           nobody's fault: it cannot be done now, and may be later
     │   ├── StoreInUse          another process holds the database
     │   ├── LeadLost            another control plane has taken over; this one's word is old
-    │   └── JournalMoved        the journal holds what this process does not know of
+    │   ├── JournalMoved        the journal holds what this process does not know of
+    │   ├── AgentRuns           in a VM: another agent holds the journal
+    │   ├── JournalDamaged      in a VM: the agent's journal says less than was done
+    │   └── RendezvousFailed    in a VM: where the VMs of an event meet cannot be reached
+    ├── ClientError           in a VM: the metadata service did not give what it was asked for
+    │   ├── NoEndpoint          none was found
+    │   ├── BadAnswer           it answered something that is not what it should be
+    │   ├── RequestRefused      it answered that the request is wrong (4xx)
+    │   └── Away                it cannot answer now, or not at all: ask again
+    ├── HandlerFailed         a handler of the agent could not prepare or recover this VM
+    │   └── agent.handlers.processes.Ended  a command of it did not end by itself
     ├── cli.exits.CommandFailed  what was typed was not done; carries the exit code
     │   └── cli.remote.Unreachable  no control plane answers
     ├── testing.as_vm.namespace.NoNamespace  this system lets the caller make no network namespace
@@ -23,9 +33,10 @@ These stand outside the tree, because nobody is meant to catch them as fairnotic
 
     Exception
     ├── engine.refusal.Refused     carries that Refusal up to `decide`, and never leaves it
+    ├── agent.handlers.patience.Again  a try of a handler failed; HandlerFailed in the end
     └── testing.conform.watch.Interrupted  nobody wants to know any more; never leaves `conform`
     AssertionError
-    ├── testing.cloud.CloudRefused  a test has asked for what the law forbids
+    ├── testing.clouds.cloud.CloudRefused  a test has asked for what the law forbids
     ├── testing.conform.scene.NotSurvived  a client fell; never leaves `conform`
     └── testing.witness.LawBroken  a test has failed: what is tested broke the law
 """
@@ -61,6 +72,57 @@ class LeadLost(Unavailable):
 
 class JournalMoved(Unavailable):
     """The journal goes on beyond what this process knows: it has to load the state anew."""
+
+
+class AgentRuns(Unavailable):
+    """Another agent runs in this VM, and one is enough."""
+
+
+class JournalDamaged(Unavailable):
+    """The agent's journal is damaged, and not by a crash: somebody has to look what is prepared."""
+
+
+class RendezvousFailed(Unavailable):
+    """The place where the VMs of an event say that they are ready cannot be reached."""
+
+
+class ClientError(FairnoticeError):
+    """The metadata service did not give a VM what it was asked for."""
+
+
+class NoEndpoint(ClientError):
+    """No metadata service was found; the sentence says where it was looked for."""
+
+
+class BadAnswer(ClientError):
+    """What was answered is no document, or no HTTP."""
+
+
+class RequestRefused(ClientError):
+    """The service says that the request is wrong; asking the same again seldom helps."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Away(ClientError):
+    """The service cannot answer now (410, 429, 5xx), or the connection failed: ask again."""
+
+    def __init__(
+        self,
+        sentence: str,
+        status: int | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(sentence)
+        # None where there was no answer at all.
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
+
+class HandlerFailed(FairnoticeError):
+    """A handler of the agent could not do its work; the sentence says why."""
 
 
 class UsageError(FairnoticeError):

@@ -135,6 +135,11 @@ def test_the_guide_says_what_happens(service, around):
         assert (done.code, done.out.strip()) == (0, printed.strip())
 
 
+def test_the_control_plane_says_where_the_endpoint_is(fairnotice):
+    """It need not be said where that is, at whichever port."""
+    assert fairnotice("as", "web-0", "--", *ASK, WHO) == (0, "web-0", "")
+
+
 @pytest.mark.parametrize(("vm", "name"), [("web-1", "web-1"), ("batch_3", "batch000003")])
 def test_the_host_name_is_the_vms(as_vm, vm, name):
     """As Azure gives it: to the kernel, in /etc, and to whoever resolves it."""

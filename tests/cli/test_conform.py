@@ -44,7 +44,9 @@ def test_whoever_does_not_ends_with_1_and_is_told_why(tmp_path):
     assert ended.code == 1
     assert told in ended.out
     assert "of-another  ·  what it printed\n  preparing for Reboot" in ended.out
+    assert ended.out.index("what it printed") < ended.out.index("SITUATION")
     assert "\n1 survived, 1 failed;" in ended.out
+    assert ended.err == f"JUnit XML: {path}\n"
 
     [suite] = ET.parse(path).getroot()  # noqa: S314 - our own file
     cases = {case.get("name"): case for case in suite.iter("testcase")}
@@ -52,6 +54,24 @@ def test_whoever_does_not_ends_with_1_and_is_told_why(tmp_path):
     assert [child.tag for child in cases["quiet"]] == []
     assert told in cases["of-another"].find("failure").get("message")
     assert cases["of-another"].find("system-out").text.startswith("preparing for Reboot")
+
+
+TALKING = "print(*map('line {}'.format, range(9)), sep=chr(10)); "
+TALKING += "import urllib.request; urllib.request.urlopen('{url}')"
+
+
+def test_the_end_of_what_it_printed_is_shown_once():
+    """However many situations it was printed in; all of it to whoever asks."""
+    words = (*FAST, "--situation", "quiet", "reboot", "--", sys.executable, "-c", TALKING)
+    ended = typed("conform", *words)
+    asked = typed("conform", "--verbose", *words)
+
+    printed = ended.out.partition("SITUATION")[0].splitlines()
+    assert printed[0] == "quiet, reboot  ·  what it printed"
+    assert printed[1].startswith("  … (")
+    assert printed[6].startswith("  urllib.error.HTTPError: HTTP Error 4")
+    assert printed[7:] == [""]
+    assert "\n  line 0\n  line 1\n" in asked.out
 
 
 def test_programs_read_json():
@@ -126,9 +146,11 @@ def test_a_client_with_the_address_built_in():
 
 
 def test_a_person_sees_how_far_it_is():
-    """And verdicts in their colours."""
-    terminal = Terminal("conform", *FAST, "--situation", "quiet", *CORRECT)
+    """Also while it is measured; and verdicts in their colours."""
+    terminal = Terminal("conform", "--situation", "quiet", *CORRECT)
 
+    terminal.wait_for("looking whether, and how often, it asks")
+    terminal.wait_for("0 of 1 situations")
     terminal.wait_for("1 of 1 situations")
     assert terminal.end() == 0
     assert "\x1b[32msurvived" in terminal.raw

@@ -13,14 +13,23 @@ def test_a_fault_is_set_listed_and_cleared(fairnotice, service):
         "fault", "set", "two-events", "--vm", "web-0", "--seconds", "60", "--for", "5m"
     )
     listed = fairnotice("fault", "list")
-    doctor = fairnotice("doctor", "--metadata-url", service.metadata)
+    doctor = fairnotice("doctor")
     cleared = fairnotice("fault", "clear", "two-events@web-0")
 
-    assert (done.code, done.out) == (0, "two-events@web-0  ·  on for 5 min\n")
+    assert done.code == 0
+    assert done.out.split("  ·  ") == [
+        "two-events@web-0",
+        "how much later the twin's is: 60 s",
+        "towards web-0",
+        "on for 5 min\n",
+    ]
     heading, row = listed.out.splitlines()
     assert heading.split() == ["FAULT", "VM", "SECONDS", "ENDS", "WHAT", "IT", "DOES"]
     assert row.startswith("two-events@web-0   web-0   60        ")
     assert "misbehaves on purpose: two-events@web-0. End it: fairnotice fault clear" in doctor.out
+    assert doctor.code == 0
+    assert doctor.out.endswith("\nNothing is wrong; what is good to know is marked with ·\n")
+    assert f"✓ metadata       {service.metadata} answers" in doctor.out
     assert cleared.out == "Cleared: two-events@web-0\n"
     assert fairnotice("fault", "list").out.startswith("No fault is on.")
     assert "✓ faults         None is on." in fairnotice("doctor").out
@@ -51,8 +60,9 @@ def test_mistakes_are_said_with_what_was_meant(fairnotice):
         (("set", "slow", "--vm", "web-9"), 3, "There is no VM web-9. Did you mean web-"),
         (("set", "slow", "--seconds", "soon"), 2, "90s"),
         (("set", "slow", "--seconds", "-1"), 2, "--seconds"),
-        (("set", "slow", "--seconds", "nan"), 2, "give seconds from 0 on"),
-        (("set", "error", "--seconds", "5"), 1, "mean nothing to error"),
+        (("set", "emty"), 2, "Did you mean empty-body?"),
+        (("set", "slow", "--seconds", "nan"), 2, "'nan' is no length of time"),
+        (("set", "error", "--seconds", "5"), 2, "means nothing to error; how long it is to be on"),
     ):
         ended = fairnotice("fault", *words)
         assert (ended.code, ended.out) == (code, "")
@@ -68,6 +78,17 @@ def test_of_several_each_is_cleared_that_is_on(fairnotice):
 
     assert (ended.code, ended.out) == (3, "Cleared: gone@db, slow@db\n")
     assert "The fault error is not on" in ended.err
+
+
+def test_what_is_not_on_is_said_once(fairnotice):
+    """And not that nothing was on, where something is; --seconds and --for take the same words."""
+    said = fairnotice("fault", "set", "gone", "--for", "90").out
+    ended = fairnotice("fault", "clear", "slow@web-0")
+    fairnotice("fault", "clear")
+
+    assert said == "gone  ·  towards every VM  ·  on for 1 min 30 s\n"
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err == "The fault slow@web-0 is not on; on are: gone.\n"
 
 
 def test_kinds_and_ids_are_completed(fairnotice):

@@ -5,16 +5,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fairnotice.cli.instants import instant, length, seconds_in_words, until, window
+from fairnotice.cli.instants import instant, length, seconds, seconds_in_words, until, window
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def test_lengths_of_time():
-    """A number and a unit, several where need be."""
+    """A number and a unit, several where need be; without a unit it is seconds."""
     assert length("90s") == timedelta(seconds=90)
     assert length("1h30m") == timedelta(minutes=90)
-    for wrong in ("", "5", "m", "-5m", "0s", "99999d", "1.5h"):
+    assert length("75") == length("75s")
+    assert (seconds("0.5"), seconds("0"), seconds("2m")) == (0.5, 0, 120)
+    for wrong in ("", "m", "-5m", "0s", "0", "99999d", "1.5h", "nan", "inf", "1e9", "-1"):
         with pytest.raises(argparse.ArgumentTypeError):
             length(wrong)
 
@@ -22,6 +24,8 @@ def test_lengths_of_time():
 def test_instants():
     """From now on, or fixed; in another time zone it is the same instant."""
     assert instant("+15m")(NOON) == NOON + timedelta(minutes=15)
+    with pytest.raises(argparse.ArgumentTypeError, match="15m for 15 minutes"):
+        instant("+15")
     assert instant("2026-01-31T22:00Z")(NOON) == datetime(2026, 1, 31, 22, tzinfo=UTC)
     assert instant("2026-01-31T23:00+01:00")(NOON) == datetime(2026, 1, 31, 22, tzinfo=UTC)
 

@@ -286,4 +286,4 @@ def test_doctor_says_when_the_store_is_that_of_another_control_plane(tmp_path):
     assert own[0][0] == "fine"
     ((state, sentence),) = other
     assert state == "note"
-    assert sentence.endswith(f"but {url} keeps its state in sqlite:{store}.")
+    assert sentence.startswith(f"{url} keeps its state in sqlite:{store}; one that you start here")

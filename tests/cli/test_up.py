@@ -64,6 +64,7 @@ def control(said):
 def test_the_three_lines_work(tmp_path):
     """Read as a VM, restart it, approve it: it starts at once."""
     with started(tmp_path, "--store", "memory:") as (_, said):
+        assert f"\nexport FAIRNOTICE_URL={control(said)}\n" in said
         read, restart, approve = lines(said)
         assert shell(read) == {"DocumentIncarnation": 1, "Events": []}
         (announced,) = shell(restart)["events"]

@@ -120,6 +120,8 @@ def test_a_client_that_is_right_survives_everything():
     assert failures(report) == {}
     assert [one.situation for one in report.results] == list(SITUATIONS)
     assert report.count(Verdict.SURVIVED) == len(SITUATIONS) >= 40
+    guide = (ROOT / "docs" / "guides" / "conformance.md").read_text("utf-8")
+    assert f"There are {len(SITUATIONS)}\n[situations]" in guide
 
 
 def test_every_broken_client_fails_for_its_own_reason():

@@ -25,6 +25,10 @@ def test_but_one(fairnotice_cloud):
 @pytest.mark.fairnotice(timming="dev")
 def test_mistyped(fairnotice_cloud):
     pass
+
+@pytest.mark.fairnotice("[[node]]")
+def test_without_a_name(fairnotice_cloud):
+    pass
 """
 
 
@@ -45,8 +49,9 @@ def pytest_says(folder: Path, text: str, *options: str) -> str:
 def test_the_fleet_is_that_of_the_file_or_of_the_marker(tmp_path):
     """A marker that is mistyped fails its test and says so."""
     said = pytest_says(tmp_path, OWN_FLEET_FOR_ALL)
-    assert "2 passed, 1 error" in said
+    assert "2 passed, 2 errors" in said
     assert "timming" in said
+    assert "by name: fleet=" in said
 
 
 def test_what_the_guide_shows_is_true(tmp_path):

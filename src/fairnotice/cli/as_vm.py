@@ -58,7 +58,8 @@ def run(session: Session) -> int:
     from fairnotice.testing.as_vm.run_as import CannotRun, Guest, become  # noqa: PLC0415
 
     vm = session.remote.get("v1", "vms", session.options.name)
-    metadata = _metadata(settings.metadata_url(session.settings))
+    health = session.remote.ask("GET", ("readyz",)).body
+    metadata = _metadata(settings.metadata_url(session.settings, health))
     address = _address(vm)
     _check_who(vm["name"], address, metadata)
     url = session.remote.url

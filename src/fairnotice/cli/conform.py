@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,8 +35,8 @@ EXAMPLES = (
     "fairnotice conform --namespace -- ./my-agent       # with 169.254.169.254 built in",
     "fairnotice conform --list",
 )
-# Of what a client printed while it failed.
-SHOWN_LINES = 20
+# Of what a client printed while it failed, where nobody asked for all of it.
+SHOWN_LINES = 5
 
 
 def add(subparsers: Subparsers) -> None:
@@ -103,7 +104,7 @@ def _what_is_told(group: "argparse._ArgumentGroup") -> None:
     group.add_argument("--junit", type=_file, metavar="FILE", help="write the report as JUnit XML")
     group.add_argument("--json", action="store_true", help="the report as JSON, at the end")
     group.add_argument(
-        "--verbose", action="store_true", help="show what it printed, also where it survived"
+        "--verbose", action="store_true", help="show all that it printed, also where it survived"
     )
 
 
@@ -142,14 +143,21 @@ def run(options: argparse.Namespace) -> int:
         _must_be_writable(options.junit)
     # Every fault that is set is logged, which is of no use to whoever asked for it.
     logging.getLogger("fairnotice.metadata").setLevel(logging.ERROR)
-    with _progress(len(chosen)) as told:
-        report = conform(_declared(options), options.situation, jobs=options.jobs, told=told)
-    if options.junit is not None:
-        options.junit.write_bytes(junit(report))
+    with _progress(len(chosen)) as progress:
+        report = conform(
+            _declared(options),
+            options.situation,
+            jobs=options.jobs,
+            begun=progress.begun,
+            told=progress.told,
+        )
     if options.json:
         print(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
     else:
         _show(report, verbose=options.verbose)
+    if options.junit is not None:
+        options.junit.write_bytes(junit(report))
+        print(f"JUnit XML: {options.junit}", file=sys.stderr)
     return exits.DONE if report.survived else exits.REFUSED
 
 
@@ -177,26 +185,40 @@ def _must_be_writable(path: Path) -> None:
         raise CommandFailed(f"{path} cannot be written: {why}.", exits.WRONG_USAGE) from error
 
 
+class _Progress:
+    """How far it is, told to a person; whoever reads a pipe is told at the end."""
+
+    def __init__(self, count: int, say: Callable[[str], None]) -> None:
+        self._count, self._say = count, say
+        self._done = self._failed = 0
+        self._lock = Lock()
+
+    def begun(self) -> None:
+        """How often it asks is known."""
+        self._tell()
+
+    def told(self, result: "Result") -> None:
+        """One more has been played."""
+        with self._lock:
+            self._done += 1
+            self._failed += result.verdict == "failed"
+            self._tell()
+
+    def _tell(self) -> None:
+        more = f", {self._failed} failed" if self._failed else ""
+        self._say(f"{self._done} of {self._count} situations{more}")
+
+
 @contextmanager
-def _progress(count: int) -> "Iterator[Callable[[Result], None]]":
-    """Tell a person how far it is; whoever reads a pipe is told at the end."""
+def _progress(count: int) -> Iterator[_Progress]:
     from rich.console import Console  # noqa: PLC0415 - as above
 
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        yield lambda _: None
+        yield _Progress(count, lambda _: None)
         return
-    lock, done, failed = Lock(), 0, 0
-    with console.status(f"0 of {count} situations") as status:
-
-        def told(result: "Result") -> None:
-            nonlocal done, failed
-            with lock:
-                done, failed = done + 1, failed + (result.verdict == "failed")
-                more = f", {failed} failed" if failed else ""
-                status.update(f"{done} of {count} situations{more}")
-
-        yield told
+    with console.status("looking whether, and how often, it asks") as status:
+        yield _Progress(count, status.update)
 
 
 # ---- Showing ----
@@ -221,14 +243,31 @@ def _show(report: "Report", *, verbose: bool) -> None:
     from fairnotice.cli import shown  # noqa: PLC0415 - as above
     from fairnotice.testing.conform import Verdict  # noqa: PLC0415
 
+    # What it printed may be long: the table is what is to be seen when all has been said.
+    _show_printed(report, verbose=verbose)
     rows = ((one.situation, shown.styled(one.verdict), one.why) for one in report.results)
     shown.say(shown.table(("SITUATION", "VERDICT", "[WHY]"), rows))
-    for one in report.results:
-        if one.output.strip() and (verbose or one.verdict is Verdict.FAILED):
-            lines = one.output.rstrip().splitlines()[-SHOWN_LINES:]
-            shown.say("", shown.title(one.situation, "what it printed"))
-            shown.say(*(f"  {line}" for line in lines))
     counts = ((report.count(verdict), verdict) for verdict in Verdict)
     told = ", ".join(f"{count} {verdict}" for count, verdict in counts if count)
     interval = report.declared.interval_seconds
     shown.say("", f"{told}; it asks every {interval:.2g} s; {report.seconds:.0f} s.")
+
+
+def _show_printed(report: "Report", *, verbose: bool) -> None:
+    """What it printed, once where that was the same in several situations; else only the end."""
+    from fairnotice.cli import shown  # noqa: PLC0415 - as above
+    from fairnotice.testing.conform import Verdict  # noqa: PLC0415
+
+    printed: dict[str, list[str]] = {}
+    for one in report.results:
+        lines = one.output.rstrip().splitlines()
+        if not lines or not (verbose or one.verdict is Verdict.FAILED):
+            continue
+        end = lines if verbose else lines[-SHOWN_LINES:]
+        more = len(lines) - len(end)
+        cut = [f"… ({more} lines more: --verbose)"] if more else []
+        printed.setdefault("\n".join(f"  {line}" for line in (*cut, *end)), []).append(
+            one.situation
+        )
+    for text, situations in printed.items():
+        shown.say(shown.title(shown.listed(situations), "what it printed"), text, "")

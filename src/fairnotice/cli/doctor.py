@@ -102,8 +102,9 @@ def findings(session: Session) -> Iterator[Finding]:
     health = yield from _control_plane(session)
     reachable = health is not None
     health = health or {}
-    metadata = _metadata(settings.metadata_url(known), reachable=reachable)
-    yield _whose_metadata(metadata, settings.metadata_url(known), session.remote.url, health)
+    metadata_url = settings.metadata_url(known, health)
+    metadata = _metadata(metadata_url, reachable=reachable)
+    yield _whose_metadata(metadata, metadata_url, session.remote.url, health)
     store = _store(known["store"].value)
     yield _whose_store(store, known["store"].value, session.remote.url, health)
     if not reachable:
@@ -239,8 +240,8 @@ def _whose_store(found: Finding, url: str, control: str, health: dict[str, Any])
     own = str(health.get("store", ""))
     if not own or found.state == "wrong" or _same_store(own, settings.hidden(url)):
         return found
-    sentence = f"{settings.hidden(url)} is what up would use from here"
-    return noted("store", f"{sentence}, but {control} keeps its state in {own}.")
+    sentence = f"{control} keeps its state in {own}"
+    return noted("store", f"{sentence}; one that you start here would in {settings.hidden(url)}.")
 
 
 def _same_store(one: str, other: str) -> bool:
@@ -353,6 +354,7 @@ def _picture(found: list[Finding], _: object) -> None:
         mark, number = {"fine": ("✓", 32), "note": ("·", 33), "wrong": ("✗", 31)}[one.state]
         shown = f"\x1b[{number}m{mark}\x1b[0m" if colour else mark
         print(f"{shown} {one.what:<14} {one.sentence}")
-    count = sum(one.state == "wrong" for one in found)
+    count, notes = (sum(one.state == state for one in found) for state in ("wrong", "note"))
+    well = "Nothing is wrong; what is good to know is marked with ·" if notes else "All is well."
     print()
-    print("All is well." if not count else f"{count} to be put right.")
+    print(f"{count} to be put right." if count else well)

@@ -1,12 +1,11 @@
 """`fairnotice fault`: let the metadata endpoint misbehave, to see what clients make of it."""
 
-import argparse
 from functools import partial
 from typing import Any
 
 from fairnotice.cli import exits, shown
 from fairnotice.cli.exits import CommandFailed
-from fairnotice.cli.instants import length, seconds_in_words
+from fairnotice.cli.instants import seconds, seconds_in_words
 from fairnotice.cli.parsing import NAMES_OF, Subparsers, group, leaf, some_name
 from fairnotice.cli.session import Session
 from fairnotice.metadata.faults import MEANINGS, FaultKind
@@ -52,23 +51,15 @@ def _add_set(commands: Subparsers) -> None:
     )
     parser.add_argument("--vm", type=some_name, metavar="NAME", help="only this VM; left out: all")
     parser.add_argument(
-        "--seconds", type=_seconds, metavar="N", help="how late, or how long before NotBefore"
+        "--seconds", type=seconds, metavar="5", help="how late, or how long before NotBefore; or 2m"
     )
     parser.add_argument(
-        "--for", dest="lasts", type=_seconds, metavar="N", help="it clears itself after so long"
+        "--for",
+        dest="lasts",
+        type=seconds,
+        metavar="60",
+        help="it clears itself after so long; or 2m",
     )
-
-
-def _seconds(text: str) -> float:
-    """Seconds, `5` or `0.5`, or a length of time, `2m`."""
-    try:
-        found = float(text)
-    except ValueError:
-        return length(text).total_seconds()
-    # Neither is a number of seconds, and both are numbers to Python.
-    if not 0 <= found < float("inf"):
-        raise argparse.ArgumentTypeError(f"give seconds from 0 on, not {text!r}")
-    return found
 
 
 def _list(session: Session) -> int:
@@ -114,6 +105,10 @@ def _number(seconds: float | None) -> str | None:
 
 def _set(session: Session) -> int:
     options = session.options
+    kind = FaultKind(options.fault)
+    if options.seconds is not None and not MEANINGS[kind].seconds_mean:
+        meant = "how long it is to be on is --for"
+        raise CommandFailed(f"--seconds means nothing to {kind}; {meant}.", exits.WRONG_USAGE)
     given = {"vm": options.vm, "seconds": options.seconds, "for_seconds": options.lasts}
     body = {name: value for name, value in given.items() if value is not None}
     result = session.remote.post("v1", "faults", body={"fault": options.fault, **body})
@@ -122,7 +117,11 @@ def _set(session: Session) -> int:
 
 def _say_set(lasts: float | None, fault: dict[str, Any]) -> None:
     how_long = "until it is cleared" if lasts is None else f"for {seconds_in_words(lasts)}"
-    shown.say(shown.title(fault["id"], shown.dim(f"on {how_long}")))
+    told = [f"towards {fault['vm'] or 'every VM'}", f"on {how_long}"]
+    if fault["seconds"] is not None:
+        mean = MEANINGS[FaultKind(fault["fault"])].seconds_mean
+        told.insert(0, f"{mean}: {_number(fault['seconds'])} s")
+    shown.say(shown.title(fault["id"], *map(shown.dim, told)))
     shown.hint(f"End it: fairnotice fault clear {fault['id']}")
 
 
@@ -138,7 +137,9 @@ def _clear(session: Session) -> int:
         except CommandFailed as failure:
             failures.append(failure)
             shown.note(str(failure))
-    session.show({"cleared": cleared}, _say_cleared)
+    # What was not on has been said; that nothing was on may not be so.
+    if cleared or session.json:
+        session.show({"cleared": cleared}, _say_cleared)
     return next((failure.code for failure in failures), exits.DONE)
 
 

@@ -9,6 +9,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 _UNITS = {"s": 1, "m": MINUTE, "h": HOUR, "d": DAY}
 _LENGTH = re.compile(r"(?:\d+[smhd])+")
 _PART = re.compile(r"(\d+)([smhd])")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _WINDOW = re.compile(
     r"(?P<days>[a-z,-]+) (?P<from>\d\d?:\d\d)-(?P<to>\d\d?:\d\d)", re.IGNORECASE | re.ASCII
@@ -21,16 +22,34 @@ _LENGTH_SECONDS_MAX = 400 * DAY
 
 
 def length(text: str) -> timedelta:
-    """A length of time: `90s`, `15m`, `1h30m`, `2d`."""
-    seconds = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-    if not _LENGTH.fullmatch(text) or not 0 < seconds <= _LENGTH_SECONDS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time; try 90s, 15m or 1h30m")
-    return timedelta(seconds=seconds)
+    """A length of time: `90s`, `15m`, `1h30m`, `2d`; a number alone is seconds, `75` or `0.5`."""
+    found = seconds(text)
+    if not found:
+        raise _no_length(text)
+    return timedelta(seconds=found)
+
+
+def seconds(text: str) -> float:
+    """The same in seconds, and 0 is one, too."""
+    if _NUMBER.fullmatch(text):
+        found = float(text)
+    elif _LENGTH.fullmatch(text):
+        found = float(sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
+    else:
+        raise _no_length(text)
+    if found > _LENGTH_SECONDS_MAX:
+        raise _no_length(text)
+    return found
+
+
+def _no_length(text: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"{text!r} is no length of time; try 90s, 15m or 1h30m")
 
 
 def instant(text: str) -> Callable[[datetime], datetime]:
     """An instant, `2026-01-31T22:00Z`, or one from now on, `+15m`: what it is, given now."""
-    if text.startswith("+"):
+    # A number alone might be meant as minutes there: what is done then should be no surprise.
+    if text.startswith("+") and text[-1:] in _UNITS:
         ahead = length(text[1:])
         return lambda now: now + ahead
     try:

@@ -39,6 +39,7 @@ GROUPS = {
     "scenario": Group("fairnotice.cli.scenario", "stories that show and prove what a VM sees"),
     "conform": Group("fairnotice.cli.conform", "which situations a client survives"),
     "simulate": Group("fairnotice.cli.simulate", "random fleets under the law"),
+    "agent": Group("fairnotice.cli.agent", "inside a VM: prepare for events, look, approve"),
     "as": Group("fairnotice.cli.as_vm", "run a command as a VM: 169.254.169.254 is its endpoint"),
     "record": Group("fairnotice.cli.record", "keep what a real endpoint answers in a file"),
     "replay": Group("fairnotice.cli.replay", "serve a recording again"),

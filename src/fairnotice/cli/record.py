@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fairnotice.cli import exits
-from fairnotice.cli.instants import length, seconds_in_words
+from fairnotice.cli.instants import length, seconds, seconds_in_words
 from fairnotice.cli.parsing import Subparsers, alone, ends_like_ctrl_c, listening
 from fairnotice.clock import SystemClock
 from fairnotice.errors import UsageError
@@ -49,12 +49,14 @@ def add(subparsers: Subparsers) -> None:
         help=f"whom to ask ({AZURE_URL})",
     )
     parser.add_argument(
-        "--every", type=_seconds, default=EVERY_SECONDS, metavar="SECONDS", help="how often (1)"
+        "--every", type=_pause, default=EVERY_SECONDS, metavar="SECONDS", help="how often (1)"
     )
     parser.add_argument(
         "--api-version", default=API_VERSION, metavar="V", help=f"of what ({API_VERSION})"
     )
-    parser.add_argument("--for", type=length, dest="lasting", metavar="1h", help="then end")
+    parser.add_argument(
+        "--for", type=length, dest="lasting", metavar="1h", help="then end; a number is seconds"
+    )
     parser.add_argument(
         "--timeout",
         type=length,
@@ -152,14 +154,11 @@ def _opened(path: str) -> BinaryIO:
 # ---- Typed ----
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+def _pause(text: str) -> float:
+    found = seconds(text)
+    if not SHORTEST_SECONDS <= found <= LONGEST_SECONDS:
         raise argparse.ArgumentTypeError(f"{text!r} is no pause; give seconds, 0.01 to 86400")
-    return seconds
+    return found
 
 
 def _pair(text: str) -> tuple[str, str]:

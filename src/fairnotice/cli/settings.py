@@ -9,7 +9,7 @@ import argparse
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,18 @@ DRIVER_VARIABLES = (
     "FAIRNOTICE_NODE",
     "FAIRNOTICE_TARGET",
     "FAIRNOTICE_VM",
+)
+# The same of the agent, to the commands of its handlers.
+HANDLER_VARIABLES = (
+    "FAIRNOTICE_DESCRIPTION",
+    "FAIRNOTICE_EVENT_ID",
+    "FAIRNOTICE_EVENT_SOURCE",
+    "FAIRNOTICE_EVENT_STATUS",
+    "FAIRNOTICE_EVENT_TYPE",
+    "FAIRNOTICE_NOT_BEFORE",
+    "FAIRNOTICE_PHASE",
+    "FAIRNOTICE_REMAINING_SECONDS",
+    "FAIRNOTICE_RESOURCES",
 )
 DEFAULT = "default"
 _PORT_MAX = 65_535
@@ -124,7 +136,7 @@ SETTINGS: tuple[Setting, ...] = (
         "metadata_url",
         "http://HOST:PORT",
         _always("http://127.0.0.1:8169"),
-        "the metadata endpoint that doctor and as ask; left out, that of up",
+        "the metadata endpoint that doctor and as ask; left out, that of the control plane",
         _is_url,
     ),
     Setting(
@@ -192,10 +204,16 @@ def of_options(
     return effective(flags, environ, config_file(options, environ))
 
 
-def metadata_url(known: Mapping[str, Known]) -> str:
-    """Where metadata is said to be; left out, where `up` serves it."""
+def metadata_url(known: Mapping[str, Known], health: Mapping[str, Any]) -> str:
+    """Where metadata is: as was said; left out, where the control plane says that it serves it.
+
+    Where that says nothing of the kind, where `up` would serve it.
+    """
     url = known["metadata_url"]
-    return f"http://{known['metadata'].value}" if url.origin == DEFAULT else url.value
+    if url.origin != DEFAULT:
+        return url.value
+    own = str(health.get("metadata", ""))
+    return f"http://{known['metadata'].value if place(own) is None else own}"
 
 
 def fill(options: argparse.Namespace) -> None:
@@ -279,10 +297,14 @@ def _text(path: Path, name: str, value: object) -> str:
     return str(value)
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, known: Collection[str]) -> str:
     """`Did you mean …?`, or nothing where no word is near."""
     alike = {_bare(one): one for one in known}
     near = get_close_matches(_bare(word), alike, 1)
+    if not near:
+        # Whoever begins a long word and mistypes it is far from all of it.
+        alike = {_bare(one).partition("_")[0]: one for one in known}
+        near = get_close_matches(_bare(word), alike, 1)
     return f"Did you mean {alike[near[0]]}?" if near else ""
 
 
@@ -295,8 +317,9 @@ def _bare(word: str) -> str:
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """A sentence for each FAIRNOTICE_* that is no setting: a typing mistake, most likely."""
     known = [*(setting.variable for setting in SETTINGS), *OTHER_VARIABLES]
+    handed_on = (*known, *DRIVER_VARIABLES, *HANDLER_VARIABLES)
     return {
         name: f"{name} is no setting. {suggestion(name, known) or 'Take it away.'}"
         for name in sorted(environ)
-        if name.startswith(PREFIX) and name not in (*known, *DRIVER_VARIABLES)
+        if name.startswith(PREFIX) and name not in handed_on
     }

@@ -200,9 +200,15 @@ def _target(run: Running, vm: str) -> str:
     return f"http://{run.metadata}{prefix}/metadata/scheduledevents?api-version=2020-07-01"
 
 
+# Where metadata is they are told there.
+FOUND_BY = "# in other terminals, so that the commands of fairnotice find it"
+
+
 def welcome(run: Running) -> str:
     """What a person reads in the terminal."""
     said = [f"fairnotice is up: http://{run.control}/   (Ctrl-C ends it)", ""]
+    if run.control != CONTROL:
+        said += [FOUND_BY, f"export FAIRNOTICE_URL=http://{run.control}", ""]
     for what, line in lines(run).items():
         said += [f"# {what}", line, ""]
     return "\n".join(said)

@@ -38,8 +38,10 @@ class ManualClock:
 
     def __init__(self, start: datetime = DEFAULT_START) -> None:
         self._wall = _in_utc(start)
-        self._monotonic = 0.0
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        # Whole microseconds: sums of seconds that are not exact would wake nobody at the instant
+        # at which somebody is due.
+        self._passed = timedelta(0)
+        self._sleepers: list[tuple[timedelta, int, asyncio.Future[None]]] = []
         self._sequence = count()
 
     def wall(self) -> datetime:
@@ -48,7 +50,7 @@ class ManualClock:
 
     def monotonic(self) -> float:
         """Seconds by which the test has advanced the clock."""
-        return self._monotonic
+        return self._passed.total_seconds()
 
     async def sleep(self, seconds: float) -> None:
         """Return when the test has let so much time pass."""
@@ -56,7 +58,8 @@ class ManualClock:
             await asyncio.sleep(0)
             return
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._monotonic + seconds, next(self._sequence), woken))
+        due = self._passed + max(timedelta(seconds=seconds), timedelta.resolution)
+        heapq.heappush(self._sleepers, (due, next(self._sequence), woken))
         await woken
 
     @property
@@ -66,11 +69,11 @@ class ManualClock:
             heapq.heappop(self._sleepers)
         if not self._sleepers:
             return None
-        return self._wall + timedelta(seconds=self._sleepers[0][0] - self._monotonic)
+        return self._wall + (self._sleepers[0][0] - self._passed)
 
     def _wake(self) -> None:
         """Wake whoever has slept long enough, in the loop that he sleeps in."""
-        while self._sleepers and self._sleepers[0][0] <= self._monotonic:
+        while self._sleepers and self._sleepers[0][0] <= self._passed:
             woken = heapq.heappop(self._sleepers)[2]
             woken.get_loop().call_soon_threadsafe(_finish, woken)
 
@@ -86,7 +89,7 @@ class ManualClock:
         passed = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         must_not_pass_backwards(passed)
         self._wall += passed
-        self._monotonic += passed.total_seconds()
+        self._passed += passed
         self._wake()
         return self._wall
 

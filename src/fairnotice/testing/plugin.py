@@ -44,6 +44,8 @@ def fairnotice_cloud(
         missing = f"fairnotice_cloud needs {error.name}: pip install 'fairnotice[server]'"
         raise pytest.UsageError(missing) from error
     marker = request.node.get_closest_marker("fairnotice")
+    if marker is not None and marker.args:
+        raise pytest.UsageError("Give what the marker fairnotice takes by name: fleet=…, timing=…")
     wishes = {"fleet": fairnotice_fleet, **(marker.kwargs if marker is not None else {})}
     with Cloud(**wishes) as cloud:
         yield cloud

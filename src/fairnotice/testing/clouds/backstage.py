@@ -8,8 +8,10 @@ import asyncio
 import atexit
 import os
 from collections.abc import Callable, Coroutine
-from threading import Lock, Thread
+from threading import Lock, Thread, current_thread
 from typing import Any, TypeVar
+
+from fairnotice.errors import UsageError
 
 Result = TypeVar("Result")
 
@@ -26,6 +28,10 @@ class Backstage:
 
     def call(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Have this done over there, and wait for it."""
+        why = self._why_not()
+        if why:
+            work.close()
+            raise UsageError(why)
         under_way = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return under_way.result()
@@ -33,6 +39,18 @@ class Backstage:
             # Whoever waits was interrupted: what he waits for is not to go on behind his back.
             under_way.cancel()
             raise
+
+    def _why_not(self) -> str:
+        """Why whoever asks here would wait for ever; empty where he would not."""
+        if self.process != os.getpid():
+            return "This process was forked, and its parent's clouds are not in it: make one here."
+        if current_thread() is self._thread:
+            return "This is the cloud's own thread, which cannot wait for itself."
+        return ""
+
+    def begin(self, work: Coroutine[Any, Any, object]) -> None:
+        """Have this done over there, and do not wait for it."""
+        asyncio.run_coroutine_threadsafe(work, self.loop)
 
     async def inside(self, look: Callable[[], Result]) -> Result:
         """What this returns when it is called over there."""

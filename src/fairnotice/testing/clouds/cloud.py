@@ -7,6 +7,7 @@ only the store is memory, and time passes when the test says so.
 import asyncio
 import json
 import os
+import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -28,6 +29,7 @@ from fairnotice.control.shapes import Accepted
 from fairnotice.drivers.simulated.durations import Durations
 from fairnotice.engine import AZURE, Decision, Fleet, Refusal, Timing
 from fairnotice.engine.commands import Command, Heard, ReportServed
+from fairnotice.errors import UsageError
 from fairnotice.metadata.faults import Fault, FaultKind
 from fairnotice.metadata.rate import Rate
 from fairnotice.testing.as_vm.run_as import Guest, command_line
@@ -43,6 +45,7 @@ from fairnotice.testing.clouds.handles import (
 )
 from fairnotice.testing.manual_clock import ManualClock, must_not_pass_backwards
 from fairnotice.testing.stage import profile
+from fairnotice.wire.versions import SCHEDULED_EVENTS
 from fairnotice.words import EventStatus
 
 Value = TypeVar("Value")
@@ -77,6 +80,8 @@ class Cloud:
     `fairnotice up` where it is left out. With `listening` every VM has just asked for its document,
     so that all are told; without, a scope is told nothing until one of its VMs has asked (rule 8).
     The clock begins at this second, or at `start`, and stands still.
+
+    Its methods may be called in any thread, and in coroutines.
     """
 
     def __init__(
@@ -89,15 +94,18 @@ class Cloud:
         rate_limit: Rate | None = None,
         durations: Durations = Durations(),  # noqa: B008 - immutable
     ) -> None:
-        self.clock = ManualClock(start or SystemClock().wall().replace(microsecond=0))
+        self._clock = ManualClock(start or SystemClock().wall().replace(microsecond=0))
         self._backstage: Backstage = backstage()
         self._doors: dict[str, Place] = {}
         self._control: Place | None = None
         self._closed = False
-        made = lambda: CloudCore(self.clock, profile(timing), durations, rate_limit)  # noqa: E731
+        made = lambda: CloudCore(self._clock, profile(timing), durations, rate_limit)  # noqa: E731
         self.core = self.inside(made)
         self.service = self.core.service
         self.call(self.core.begin())
+        # Whoever lets go of a cloud without closing it has it closed.
+        self._end = weakref.finalize(self, _close, self._backstage, self.core)
+        self._end.atexit = False
         try:
             self.apply(fleet)
         except BaseException:
@@ -119,9 +127,9 @@ class Cloud:
 
     def close(self) -> None:
         """Nobody answers any more. A second time does nothing."""
-        if not self._closed:
-            self._closed = True
+        if self._end.detach() is not None:
             self.call(self.core.close())
+            self._closed = True
 
     # ---- The fleet ----
 
@@ -191,8 +199,7 @@ class Cloud:
             **os.environ,
             "FAIRNOTICE_METADATA_URL": self.url_for(vm),
             "FAIRNOTICE_URL": self.control_url,
-            "NO_PROXY": DIRECT,
-            "no_proxy": DIRECT,
+            **{name: _with_direct(os.environ.get(name, "")) for name in ("NO_PROXY", "no_proxy")},
         }
 
     def command_as(self, vm: str, command: Sequence[str]) -> list[str]:
@@ -210,7 +217,8 @@ class Cloud:
 
     def document(self, vm: str, api_version: str = "2020-07-01") -> dict[str, Any]:
         """What this VM would read now. It does not count as having looked."""
-        rendered = self.inside(lambda: self.service.document(vm, api_version))
+        version = named("api-version", {one: one for one in SCHEDULED_EVENTS}, api_version)
+        rendered = self.inside(lambda: self.service.document(vm, version))
         read: dict[str, Any] = json.loads(rendered)
         return read
 
@@ -285,7 +293,7 @@ class Cloud:
     @property
     def now(self) -> datetime:
         """This instant, on the cloud's clock."""
-        return self.clock.wall()
+        return self._clock.wall()
 
     def advance(
         self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
@@ -299,11 +307,17 @@ class Cloud:
         must_not_pass_backwards(instant - self.now)
         self.call(self.core.advance_to(instant))
 
+    def set_wall(self, instant: datetime) -> None:
+        """Step the wall clock, as NTP or an operator does; no time passes by that (rule 25)."""
+        self.inside(lambda: self.core.set_wall(instant))
+
     def run_until(self, event: CloudEvent | str, status: EventStatus | str) -> CloudEvent:
         """Let time pass until the event has this status: Scheduled, Started, Completed, Canceled.
 
         AssertionError where it gets there no more. It stops at the very instant of the change.
         """
+        if not isinstance(event, CloudEvent | str):
+            raise UsageError(f"run_until takes one event, not {event!r}.")
         found = self.event(event) if isinstance(event, str) else event
         self.call(self.core.run_until(found.id, EventStatus(status)))
         return found
@@ -353,6 +367,9 @@ class Cloud:
 
     def call(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Have this done in the cloud's own thread, and wait for it."""
+        if self._closed:
+            work.close()
+            raise UsageError("This cloud is closed.")
         return self._backstage.call(work)
 
     def inside(self, look: Callable[[], Value]) -> Value:
@@ -360,8 +377,17 @@ class Cloud:
         return self.call(self._backstage.inside(look))
 
 
+def _close(where: Backstage, core: CloudCore) -> None:
+    where.begin(core.close())
+
+
 def _fault_kind(word: str) -> FaultKind:
     return named("fault", {kind.value: kind for kind in FaultKind}, word)
+
+
+def _with_direct(known: str) -> str:
+    """What is reached without a proxy: what was, and this cloud."""
+    return ",".join(word for word in (known, DIRECT) if word)
 
 
 def _pauses(seconds: float) -> Iterator[float]:
@@ -383,5 +409,7 @@ def _body(fleet: FleetGiven) -> FleetBody:
     if isinstance(fleet, Path):
         return read_toml(fleet.read_text("utf-8"), fleet.name)
     if isinstance(fleet, str):
+        if fleet.endswith(".toml") and "\n" not in fleet:
+            return _body(Path(fleet))
         return read_toml(fleet, "the fleet")
     return read_tables(fleet, "the fleet")

@@ -31,6 +31,8 @@ from fairnotice.words import EventStatus
 QUIET_TURNS = 12
 # Days may pass between two polls that are a moment apart: each poll is heard.
 HEARD_EVERY_SECONDS = 1e-6
+# More steps than this at one instant, and something asks to be woken for ever.
+STEPS_AT_ONCE_MAX = 1_000
 # An event that has not got there after so long is not going to.
 RUN_UNTIL_MAX = timedelta(days=40)
 OVER = (EventStatus.COMPLETED, EventStatus.CANCELED)
@@ -76,6 +78,7 @@ class CloudCore:
         self._stack = contextlib.AsyncExitStack()
         self._approved: set[str] = set()
         self._looking: set[asyncio.Future[None]] = set()
+        self._steps_at_once = 0
 
     async def begin(self) -> None:
         """Take commands and answer VMs."""
@@ -112,6 +115,11 @@ class CloudCore:
             await self._step_to(due)
         await self._step_to(instant)
 
+    def set_wall(self, instant: datetime) -> None:
+        """Step the wall clock alone, and show it in Date."""
+        self.clock.set_wall(instant)
+        self.worker.renew_date(self.worker.monotonic())
+
     async def run_until(self, name: str, wanted: EventStatus) -> None:
         """Let time pass until this event has this status; AssertionError where it never has."""
         latest = self.clock.wall() + RUN_UNTIL_MAX
@@ -134,6 +142,10 @@ class CloudCore:
         if missing > 0:
             self.clock.advance(seconds=missing)
             self.worker.renew_date(self.worker.monotonic())
+            self._steps_at_once = 0
+        self._steps_at_once += 1
+        if self._steps_at_once > STEPS_AT_ONCE_MAX:
+            raise AssertionError(f"Time stands still at {instant}: a fault of fairnotice.")
         await self.settle()
 
     async def settle(self) -> None:
@@ -164,7 +176,8 @@ class CloudCore:
             if isinstance(row, Event) and row.approval is not None and row.id not in self._approved:
                 self._approved.add(row.id)
                 self.approvals.append(Approval(row.id, *row.approval))
-        # Timers that come of this commit are set after this call, and some are due at once.
+        # Timers that come of this commit are set after this call, and some are due at once: nobody
+        # settles after the approval of a client.
         asyncio.get_running_loop().call_soon(self._look_soon)
 
     def _look_soon(self) -> None:

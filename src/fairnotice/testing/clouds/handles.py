@@ -5,10 +5,10 @@ A handle knows a name and looks at the cloud each time it is asked, so it never 
 
 from collections.abc import Coroutine, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from fairnotice.control import shapes
-from fairnotice.control.service import NODE_IMPACTS, Result, Who
+from fairnotice.control.service import Result, Who
 from fairnotice.drivers.simulated.machine import Machine
 from fairnotice.engine.commands import Approve
 from fairnotice.errors import UsageError
@@ -18,6 +18,8 @@ from fairnotice.words import EventStatus, EventType, Power, Risk, Role, RolloutS
 if TYPE_CHECKING:
     from fairnotice.testing.clouds.cloud import Cloud
 
+# What maintenance does to the VMs of a node.
+Impact = Literal["freeze", "reboot"]
 # Who asks, where a test does.
 TEST = Who(Requester("test", Role.OPERATOR))
 
@@ -33,7 +35,8 @@ class Handle:
         return f"<{type(self).__name__} {self.name}>"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and other.name == self.name
+        same = isinstance(other, type(self)) and other._cloud is self._cloud
+        return same and other.name == self.name  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -168,7 +171,12 @@ class CloudVm(Handle):
                 f'be told. Let a client ask, or call cloud.listen("{self.name}") first.'
             )
         events = self._do(what, not_before)
-        assert events, f"the {what} of {self.name} is announced by no event"
+        if not events:
+            now = self.look()
+            doing = f" and is being changed ({now.impact})" if now.impact else ""
+            raise AssertionError(
+                f"No event announces the {what} of {self.name}: it is {now.power}{doing}."
+            )
         return events[0]
 
     def _do(self, what: str, not_before: datetime | None = None) -> list[CloudEvent]:
@@ -200,14 +208,16 @@ class CloudNode(Handle):
     def maintain(
         self,
         *,
-        impact: str = "freeze",
+        impact: Impact = "freeze",
         duration_seconds: int | None = None,
         not_before: datetime | None = None,
         force: bool = False,
     ) -> list[CloudEvent]:
         """Freeze its VMs for a while, or reboot it (impact="reboot"), after notice."""
+        if impact not in get_args(Impact):
+            raise UsageError(f"impact is {impact!r}; give freeze or reboot")
         body = shapes.Maintain(
-            impact=impact,  # type: ignore[arg-type]  # checked by _on
+            impact=impact,
             duration_seconds=duration_seconds,
             not_before=not_before,
             force=force,
@@ -218,17 +228,15 @@ class CloudNode(Handle):
         """Live-migrate its VMs, after notice."""
         return self._on("migrate", shapes.OnNode(force=force))
 
-    def repair(self) -> list[CloudEvent]:
+    def repair(self, *, force: bool = False) -> list[CloudEvent]:
         """Repair it: its VMs are rebooted, after notice."""
-        return self._on("repair", shapes.OnNode())
+        return self._on("repair", shapes.OnNode(force=force))
 
-    def evacuate(self) -> list[CloudEvent]:
+    def evacuate(self, *, force: bool = False) -> list[CloudEvent]:
         """Live-migrate its VMs away, after notice, and put none on it."""
-        return self._on("evacuate", shapes.OnNode())
+        return self._on("evacuate", shapes.OnNode(force=force))
 
     def _on(self, what: str, body: shapes.Maintain | shapes.OnNode) -> list[CloudEvent]:
-        if what not in NODE_IMPACTS:
-            raise UsageError(f"impact is {what!r}; give freeze or reboot")
         return self._events(self._cloud.service.on_node(what, self.name, TEST, body))
 
     def predict_failure(

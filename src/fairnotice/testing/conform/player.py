@@ -42,9 +42,12 @@ def conform(
     situations: Iterable[str] | None = None,
     *,
     jobs: int | None = None,
+    begun: Callable[[], None] = lambda: None,
     told: Told = lambda _: None,
 ) -> Report:
     """Play these situations, or all, with a client; `told` of each result when it is there.
+
+    `begun` when it is known how often it asks, and the first of them is played.
 
     report = conform(["./my-client"], ["reboot", "of-another"])
     assert report.survived
@@ -57,6 +60,7 @@ def conform(
     began_at = clock.monotonic()
     interrupted = Event()
     declared = measured(declared.checked(), interrupted)
+    begun()
     side_by_side = jobs or JOBS_PER_CORE * (os.cpu_count() or 1)
     with ThreadPoolExecutor(side_by_side, "conform") as pool:
         under_way = [pool.submit(play, one, declared, interrupted, told) for one in chosen]

@@ -12,7 +12,7 @@ from typing import Self
 
 from fairnotice.metadata.faults import FaultKind
 from fairnotice.testing.clouds.cloud import Cloud
-from fairnotice.testing.clouds.handles import CloudEvent, CloudNode
+from fairnotice.testing.clouds.handles import CloudEvent, CloudNode, Impact
 from fairnotice.testing.conform.declared import BURST, Declared
 from fairnotice.testing.conform.endpoint import Endpoint
 from fairnotice.testing.conform.process import ClientProcess, Guest
@@ -113,7 +113,7 @@ class Scene:
         return event
 
     def maintain(
-        self, vm: str = "", impact: str = "freeze", duration_seconds: int = 9
+        self, vm: str = "", impact: Impact = "freeze", duration_seconds: int = 9
     ) -> CloudEvent:
         """Announce maintenance of the node that a VM, or the client's own, is on.
 

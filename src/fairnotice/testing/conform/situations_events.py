@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import partial
 
 from fairnotice.metadata.faults import FaultKind
-from fairnotice.testing.clouds.handles import CloudEvent
+from fairnotice.testing.clouds.handles import CloudEvent, Impact
 from fairnotice.testing.conform.scene import Scene
 from fairnotice.testing.conform.situation import Situation
 from fairnotice.words import EventType
@@ -20,7 +20,7 @@ def _announced(scene: Scene, kind: EventType) -> None:
     scene.polls_on(1)
 
 
-def _maintained(scene: Scene, impact: str, duration_seconds: int) -> None:
+def _maintained(scene: Scene, impact: Impact, duration_seconds: int) -> None:
     scene.begin()
     scene.tell("maintenance of its node was announced")
     scene.decides(scene.maintain(impact=impact, duration_seconds=duration_seconds))

@@ -1,0 +1,123 @@
+"""What every handler promises, and what it is told.
+
+A handler prepares this VM for an event, and recovers it afterwards. It returns when that is done,
+and raises HandlerFailed with a sentence when it cannot be. It returns by its deadline in any case,
+and soon after `stopping` is set: every wait of a handler is one of `Call.wait`, or is as short.
+
+`recover` undoes what `prepare` did, no more: what an operator had changed before stays as it was.
+It may be called in a later life of the agent than `prepare` was, and after a `prepare` that failed
+half way; both must be right.
+"""
+
+import threading
+from typing import NamedTuple, Protocol
+
+from fairnotice.client.document import Event
+from fairnotice.clock import Clock
+
+PREPARE = "prepare"
+RECOVER = "recover"
+
+
+class Call(NamedTuple):
+    """What a handler is told."""
+
+    event: Event
+    vm: str
+    phase: str
+    # On the clock's monotonic; the plan goes on without the handler afterwards.
+    deadline: float
+    clock: Clock
+    # Set when the handler must end now: the event is gone, or the agent ends.
+    stopping: threading.Event
+
+    def remaining_seconds(self) -> float:
+        """How long there is; 0 where the deadline has passed."""
+        return max(0.0, self.deadline - self.clock.monotonic())
+
+    def wait(self, seconds: float) -> bool:
+        """Whether to go on, after so many seconds: not if the time is over, or it must end now."""
+        self.stopping.wait(min(seconds, self.remaining_seconds()))
+        return self.going_on()
+
+    def going_on(self) -> bool:
+        """Whether there is time left, and nobody has said to end."""
+        return not self.stopping.is_set() and self.remaining_seconds() > 0
+
+    def why_ended(self) -> str:
+        """Why `going_on` says no, for a sentence."""
+        return "it was told to end" if self.stopping.is_set() else "its time was over"
+
+    def facts(self) -> dict[str, object]:
+        """What there is to tell of the event and of this VM; None where the event does not say."""
+        event = self.event
+        not_before = event.not_before
+        return {
+            "event_id": event.id,
+            "event_type": event.type,
+            "event_status": event.status,
+            "event_source": event.source,
+            "not_before": f"{not_before:%Y-%m-%dT%H:%M:%SZ}" if not_before else None,
+            "duration_seconds": event.duration_seconds,
+            "description": event.description,
+            "resources": list(event.resources),
+            "vm": self.vm,
+            "phase": self.phase,
+            "remaining_seconds": int(self.remaining_seconds()),
+        }
+
+    def environment(self) -> dict[str, str]:
+        """The facts as variables for a command: FAIRNOTICE_EVENT_ID and so on."""
+        facts = {**self.facts(), "resources": " ".join(self.event.resources)}
+        return {
+            f"FAIRNOTICE_{name.upper()}": "" if fact is None else str(fact).replace("\0", "")
+            for name, fact in facts.items()
+        }
+
+    def sentence(self) -> str:
+        """The facts for a person, in one line."""
+        event = self.event
+        when = f" not before {event.not_before:%Y-%m-%d %H:%M:%S} UTC" if event.not_before else ""
+        told = f"{self.phase} {self.vm}: {event.type} ({event.status}){when}: {event.description}"
+        return one_line(told)
+
+
+def one_line(text: str) -> str:
+    """The text with every line end and control character as a space."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+
+
+class Handler(Protocol):
+    """One thing to do before and after an event. Whoever inherits from this writes what it does."""
+
+    def prepare(self, call: Call) -> None:  # noqa: ARG002 - for those who inherit
+        """Make ready for the event; HandlerFailed where that cannot be."""
+        return
+
+    def recover(self, call: Call) -> None:  # noqa: ARG002 - for those who inherit
+        """Undo what `prepare` did, and nothing else."""
+        return
+
+    def open(self, prepared: bool) -> None:  # noqa: ARG002, FBT001 - the same
+        """The agent starts; `prepared` if it was left so in an earlier life of the agent."""
+        return
+
+    def close(self) -> None:
+        """The agent ends; what is prepared stays so."""
+        return
+
+
+class Teller(Handler):
+    """A handler that tells somebody, before and after, and has nothing to undo."""
+
+    def prepare(self, call: Call) -> None:
+        """Tell that it is going to happen."""
+        self.tell(call)
+
+    def recover(self, call: Call) -> None:
+        """Tell that it is over."""
+        self.tell(call)
+
+    def tell(self, call: Call) -> None:
+        """Tell it; the phase of the call says which."""
+        raise NotImplementedError

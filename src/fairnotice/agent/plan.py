@@ -1,0 +1,192 @@
+"""What to do next about an event. Pure: what is known comes in, one action goes out.
+
+Whoever carries it out writes a line for it in the journal and asks again, until there is nothing to
+do but to wait. So a plan that was cut off anywhere goes on from its journal.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from fairnotice.agent.records import Outcome, Phase, Record, Step
+from fairnotice.agent.rules import Acknowledge, OnFailure, WhenShort
+from fairnotice.client.document import Event
+from fairnotice.words import EventStatus
+
+# For a handler that says nothing of its own: to recover, and where time is short and it is run all
+# the same.
+RECOVER_SECONDS = 300.0
+SHORT_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run this handler, for at most so long."""
+
+    phase: Phase
+    handler: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PassOver:
+    """Do not run this handler; the step says why."""
+
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Note that the preparation is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveGoAhead:
+    """See to it that the event is acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Note that the event is not shown any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Note that nothing is left to do, ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do until something changes."""
+
+
+Action = Run | PassOver | Prepared | GiveGoAhead | Gone | Over | Wait
+
+
+class Limits(NamedTuple):
+    """How much time there is."""
+
+    # All is over so long before NotBefore.
+    margin_seconds: float
+    # The most that a handler takes, where it says so.
+    handlers: Mapping[str, float]
+
+
+def decide(
+    record: Record,
+    shown: Event | None,
+    now: datetime,
+    limits: Limits,
+    others: Iterable[Record] = (),
+    *,
+    may_give: bool = True,
+) -> Action:
+    """The next thing to do about an event, as the document shows it now (None: it is gone).
+
+    `others` are the records of other events. `may_give` is not so for a while after the go-ahead
+    was tried and came to nothing.
+    """
+    if record.over:
+        return Wait()
+    if shown is None and not record.gone:
+        return Gone()
+    if shown is None or record.gone:
+        return _recover(record, limits, others)
+    if may_give and wants_go_ahead(record, shown):
+        return GiveGoAhead()
+    return Wait() if record.prepared else _prepare(record, shown, now, limits)
+
+
+# ---- Preparing ----
+
+
+def seconds_left(shown: Event, now: datetime, margin_seconds: float) -> float | None:
+    """How long there is to prepare, 0 where it is too late; None where nobody says."""
+    if shown.status != EventStatus.SCHEDULED:
+        return 0.0
+    if shown.not_before is None:
+        return None
+    left = shown.not_before - now - timedelta(seconds=margin_seconds)
+    return max(0.0, left.total_seconds())
+
+
+def _prepare(record: Record, shown: Event, now: datetime, limits: Limits) -> Action:
+    course = record.course
+    left = [name for name in course.prepare if record.step(Phase.PREPARE, name) is None]
+    if not left or (record.failed and course.on_failure is OnFailure.STOP):
+        return Prepared()
+    handler, *later = left
+    there_is = seconds_left(shown, now, limits.margin_seconds)
+    own = limits.handlers.get(handler)
+    if there_is is None:
+        # An event without NotBefore that is not Started: nothing is promised.
+        return Run(Phase.PREPARE, handler, own or SHORT_SECONDS)
+    if there_is > 0 and (own is None or own <= there_is):
+        seconds = own or _share(there_is, later, limits.handlers)
+        return Run(Phase.PREPARE, handler, seconds)
+    # Whoever lets an event begin at once has handlers that need not be over before it does.
+    if course.when_short is WhenShort.RUN or course.acknowledge is Acknowledge.AT_ONCE:
+        return Run(Phase.PREPARE, handler, there_is or own or SHORT_SECONDS)
+    why = _too_short(own, there_is, started=shown.status != EventStatus.SCHEDULED)
+    return PassOver(Step(Phase.PREPARE, handler, Outcome.SKIPPED, why))
+
+
+def _share(seconds: float, later: list[str], limits: Mapping[str, float]) -> float:
+    """For a handler that does not say how long it takes, so that a late one leaves some for others.
+
+    What later ones say that they need is kept for them, and the rest is shared by those who say
+    nothing; but each has its even part at least.
+    """
+    kept = sum(limits.get(name, 0.0) for name in later)
+    silent = 1 + sum(name not in limits for name in later)
+    return max((seconds - kept) / silent, seconds / (1 + len(later)))
+
+
+def _too_short(own: float | None, there_is: float, *, started: bool) -> str:
+    if started:
+        return "the event had started"
+    needs = f"it takes {own:g} s and " if own is not None and there_is else ""
+    return f"{needs}{there_is:.1f} s were left" if there_is else "no time was left"
+
+
+# ---- Acknowledging ----
+
+
+def wants_go_ahead(record: Record, shown: Event) -> bool:
+    """Whether this VM would have the event go ahead now, as far as it is concerned."""
+    course = record.course
+    if (
+        record.acknowledgement
+        or course.acknowledge is Acknowledge.NEVER
+        or shown.status != EventStatus.SCHEDULED
+        or not shown.names(record.vm)
+    ):
+        return False
+    if course.acknowledge is Acknowledge.AT_ONCE:
+        return True
+    return record.prepared and (not record.failed or course.on_failure is OnFailure.ACKNOWLEDGE)
+
+
+# ---- Recovering ----
+
+
+def _recover(record: Record, limits: Limits, others: Iterable[Record]) -> Action:
+    handler = next((name for name in record.course.recover if _owed(record, name)), None)
+    if handler is None:
+        return Over()
+    if any(one.needs(handler) for one in others):
+        # What is drained stays so while another event is going to come.
+        return Wait()
+    return Run(Phase.RECOVER, handler, limits.handlers.get(handler, RECOVER_SECONDS))
+
+
+def _owed(record: Record, handler: str) -> bool:
+    """Whether this handler is still to be recovered.
+
+    One that was never to prepare comes with the others: it is there to say that all is over.
+    """
+    step = record.step(Phase.RECOVER, handler)
+    if step is not None:
+        return record.course.recover_again and step.outcome is Outcome.UNKNOWN
+    return record.begun(handler) or (handler not in record.course.prepare and record.any_begun)

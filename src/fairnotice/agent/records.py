@@ -1,0 +1,227 @@
+"""What the agent has done about each event: the lines of its journal, and what they add up to.
+
+Pure. A line is written before a handler is begun and when it has ended, so whatever the journal
+says is so, and what it does not say has not been begun.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from fairnotice.agent.rules import Course
+from fairnotice.client.changes import Position
+from fairnotice.client.document import Event
+
+
+class Phase(StrEnum):
+    """Before the impact, and after it."""
+
+    PREPARE = "prepare"
+    RECOVER = "recover"
+
+
+class Outcome(StrEnum):
+    """What came of a handler."""
+
+    BEGUN = "begun"
+    DONE = "done"
+    FAILED = "failed"
+    # It outlived its time, or was told to end before it was done.
+    LATE = "late"
+    ENDED = "ended"
+    # The agent died meanwhile: it may have been done, in part or whole, or not at all.
+    UNKNOWN = "unknown"
+    # It was not run: there was not time enough.
+    SKIPPED = "skipped"
+
+
+class LineKind(StrEnum):
+    """What a line of the journal says."""
+
+    PLANNED = "planned"
+    BEGUN = "begun"
+    ENDED = "ended"
+    PREPARED = "prepared"
+    ACKNOWLEDGED = "acknowledged"
+    GONE = "gone"
+    OVER = "over"
+
+
+Line = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A handler in a phase, and what came of it."""
+
+    phase: Phase
+    handler: str
+    outcome: Outcome
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What was done about one event until now."""
+
+    # As it was when the last line with an event was written.
+    event: Event
+    vm: str
+    course: Course
+    steps: Mapping[tuple[Phase, str], Step] = field(default_factory=dict)
+    # The preparation is over, however it came out.
+    prepared: bool = False
+    # What became of the go-ahead: "given", "left to web-0", "refused: …"; empty until then.
+    acknowledgement: str = ""
+    gone: bool = False
+    over: bool = False
+    # When the last line was written, as the journal has it.
+    at: str = ""
+
+    def step(self, phase: Phase, handler: str) -> Step | None:
+        """What came of this handler in this phase; None where it was not begun nor passed over."""
+        return self.steps.get((phase, handler))
+
+    def begun(self, handler: str) -> bool:
+        """Whether the preparation by this handler was begun: it may have done something."""
+        step = self.step(Phase.PREPARE, handler)
+        return step is not None and step.outcome is not Outcome.SKIPPED
+
+    @property
+    def any_begun(self) -> bool:
+        """Whether any handler was begun."""
+        return any(self.begun(handler) for phase, handler in self.steps if phase is Phase.PREPARE)
+
+    @property
+    def failed(self) -> bool:
+        """Whether some handler of the preparation did not do what it should."""
+        return any(
+            step.outcome not in (Outcome.DONE, Outcome.BEGUN)
+            for (phase, _), step in self.steps.items()
+            if phase is Phase.PREPARE
+        )
+
+    def holds(self, handler: str) -> bool:
+        """Whether what this handler prepared for this event is not recovered, nor being so."""
+        return (
+            not self.over
+            and self.begun(handler)
+            and self.step(Phase.RECOVER, handler) is None
+            and handler in self.course.recover
+        )
+
+    def needs(self, handler: str) -> bool:
+        """Whether what this handler prepared must stay so, since the event is still to come."""
+        return not self.gone and self.holds(handler)
+
+
+Records = dict[str, Record]
+
+
+# ---- Lines ----
+
+
+def planned(event: Event, vm: str, course: Course) -> Line:
+    """A rule was chosen for an event."""
+    kept = json.loads(Position((event,)).to_json())
+    row = {"kind": LineKind.PLANNED, "event": event.id, "vm": vm}
+    return {**row, "shown": kept, "course": course.to_row()}
+
+
+def begun(event: str, phase: Phase, handler: str) -> Line:
+    """A handler is going to be run."""
+    return {"kind": LineKind.BEGUN, "event": event, "phase": phase, "handler": handler}
+
+
+def ended(event: str, step: Step) -> Line:
+    """A handler has ended, or is not run at all."""
+    row = {"kind": LineKind.ENDED, "event": event, "phase": step.phase, "handler": step.handler}
+    return {**row, "outcome": step.outcome, "why": step.why}
+
+
+def prepared(event: str) -> Line:
+    """The preparation is over."""
+    return {"kind": LineKind.PREPARED, "event": event}
+
+
+def acknowledged(event: str, how: str) -> Line:
+    """The go-ahead was given, or is not going to be."""
+    return {"kind": LineKind.ACKNOWLEDGED, "event": event, "how": how}
+
+
+def gone(event: str) -> Line:
+    """The event is not shown any more."""
+    return {"kind": LineKind.GONE, "event": event}
+
+
+def over(event: str) -> Line:
+    """All that was prepared for it is recovered."""
+    return {"kind": LineKind.OVER, "event": event}
+
+
+def add(records: Records, line: Line) -> None:
+    """Take a line into account. KeyError, ValueError or TypeError where it means nothing."""
+    name, kind = str(line["event"]), LineKind(str(line["kind"]))
+    at = str(line.get("at", ""))
+    if kind is LineKind.PLANNED:
+        [event] = Position.from_json(json.dumps(line["shown"])).events
+        course = Course.from_row(line["course"])  # type: ignore[arg-type]  # checked by what it raises
+        known = records.get(name)
+        if known is None:
+            records[name] = Record(event, str(line["vm"]), course, at=at)
+        else:
+            # Another course: nothing of the one before was begun, or it would not be left.
+            records[name] = replace(known, event=event, course=course, prepared=False, at=at)
+        return
+    records[name] = replace(_next(records[name], kind, line), at=at)
+
+
+def _next(record: Record, kind: LineKind, line: Line) -> Record:
+    match kind:
+        case LineKind.BEGUN | LineKind.ENDED:
+            step = _step(kind, line)
+            return replace(record, steps={**record.steps, (step.phase, step.handler): step})
+        case LineKind.PREPARED:
+            return replace(record, prepared=True)
+        case LineKind.ACKNOWLEDGED:
+            return replace(record, acknowledgement=str(line["how"]))
+        case LineKind.GONE:
+            return replace(record, gone=True)
+        case _:
+            return replace(record, over=True)
+
+
+def _step(kind: LineKind, line: Line) -> Step:
+    outcome = Outcome.BEGUN if kind is LineKind.BEGUN else Outcome(str(line["outcome"]))
+    phase = Phase(str(line["phase"]))
+    return Step(phase, str(line["handler"]), outcome, str(line.get("why", "")))
+
+
+def lines_of(record: Record) -> Iterator[Line]:
+    """The fewest lines that add up to this record."""
+    name = record.event.id
+    yield planned(record.event, record.vm, record.course)
+    for step in record.steps.values():
+        if step.outcome is Outcome.BEGUN:
+            yield begun(name, step.phase, step.handler)
+        else:
+            yield ended(name, step)
+    if record.prepared:
+        yield prepared(name)
+    if record.acknowledgement:
+        yield acknowledged(name, record.acknowledgement)
+    if record.gone:
+        yield gone(name)
+    if record.over:
+        yield over(name)
+
+
+def cut_off(records: Iterable[Record]) -> Iterator[Line]:
+    """The lines to write when an agent starts: what an earlier life began and did not end."""
+    why = "the agent had died meanwhile"
+    for record in records:
+        for step in record.steps.values():
+            if step.outcome is Outcome.BEGUN:
+                lost = replace(step, outcome=Outcome.UNKNOWN, why=why)
+                yield ended(record.event.id, lost)

@@ -1,0 +1,298 @@
+"""One plan, carried out: a thread that decides, writes down, does, and waits for what is next."""
+
+import threading
+from datetime import datetime
+from typing import Protocol
+
+from fairnotice.agent import leader, plan
+from fairnotice.agent import records as law
+from fairnotice.agent.handlers.handler import Call
+from fairnotice.agent.leader import Say, Verdict
+from fairnotice.agent.plan import GiveGoAhead, Gone, Over, PassOver, Prepared, Run, Wait
+from fairnotice.agent.records import Outcome, Phase, Record, Step
+from fairnotice.agent.rules import Leader
+from fairnotice.agent.workshop import Workshop, log
+from fairnotice.client.document import Event
+from fairnotice.errors import (
+    Away,
+    ClientError,
+    HandlerFailed,
+    RendezvousFailed,
+    RequestRefused,
+    Unavailable,
+    UsageError,
+)
+
+# A handler that was told to end has so long for it; then the plan goes on without it.
+ENDING_SECONDS = 3.0
+# A handler whose time is over ought to have ended by itself.
+LATE_SECONDS = 0.3
+LOOK_SECONDS = 0.1
+# Between two tries to give the go-ahead, and between two looks who else is ready.
+AGAIN_SECONDS = 1.0
+AGAIN_SECONDS_MAX = 10.0
+BAD_REQUEST = 400
+
+
+class Service(Protocol):
+    """What a plan needs of a client; ScheduledEvents is one."""
+
+    def now(self) -> datetime:
+        """The instant at the service."""
+        ...
+
+    def approve(self, *events: Event | str, patience_seconds: float) -> None:
+        """Give the go-ahead, and try again for so long."""
+        ...
+
+
+class Runner(threading.Thread):
+    """The plan for one event."""
+
+    def __init__(self, shop: Workshop, service: Service, name: str) -> None:
+        super().__init__(name=f"plan {name}", daemon=True)
+        self._shop = shop
+        self._service = service
+        self._event = name
+        # Of the handler that is running: set when it must end now.
+        self._stopping: threading.Event | None = None
+        self._phase = Phase.PREPARE
+        self._deadline = 0.0
+        # On the monotonic clock: when the go-ahead may be tried again.
+        self._again_at = 0.0
+        self._tries = 0
+        self._all_ready_at: float | None = None
+        self._said_ready = False
+        self._waits_for = ""
+
+    # ---- For the thread that watches; with shop.changed held ----
+
+    def look(self) -> None:
+        """The document is another one: a handler that prepares for what is gone must end."""
+        gone = self._shop.shown(self._event) is None
+        if gone and self._phase is Phase.PREPARE and self._stopping is not None:
+            self._stopping.set()
+
+    def stop(self) -> None:
+        """The agent ends, and whatever runs with it."""
+        if self._stopping is not None:
+            self._stopping.set()
+
+    # ---- The thread itself ----
+
+    def run(self) -> None:
+        """Go on until the event is over, or the agent ends."""
+        while not self._shop.ending.is_set():
+            try:
+                if not self._next():
+                    return
+            except Unavailable as error:
+                log.error("event %s: %s", self._event, error)
+                self._shop.ending.wait(AGAIN_SECONDS)
+            except Exception:  # noqa: BLE001 - see below
+                # The other plans go on, and this one tries again: nobody else would.
+                log.exception("event %s: a fault of the agent", self._event)
+                self._shop.ending.wait(AGAIN_SECONDS)
+
+    def _next(self) -> bool:
+        """Do the next thing; whether there may be more."""
+        shop = self._shop
+        with shop.changed:
+            record = shop.journal.records[self._event]
+            if record.over or shop.ending.is_set():
+                return False
+            seen, shown = shop.news, shop.shown(self._event)
+            action = self._decide(record, shown)
+            waits = isinstance(action, Wait) or (
+                isinstance(action, Run) and not shop.take(action.handler)
+            )
+            if waits:
+                self._wait(seen)
+                return True
+            self._note(action)
+        match action:
+            case Run():
+                self._run(action, record, shown or record.event)
+            case GiveGoAhead():
+                assert shown is not None, "only what is shown can be acknowledged"
+                self._go_ahead(record, shown)
+            case Over():
+                self._leave(record)
+        return True
+
+    def _decide(self, record: Record, shown: Event | None) -> plan.Action:
+        return plan.decide(
+            record,
+            shown,
+            self._service.now(),
+            self._shop.limits,
+            self._shop.others(self._event),
+            may_give=self._shop.clock.monotonic() >= self._again_at,
+        )
+
+    def _note(self, action: plan.Action) -> None:
+        """Write down what is going to be done, or what there is to know."""
+        match action:
+            case Run():
+                self._begin(action)
+            case PassOver(step):
+                self._shop.write(law.ended(self._event, step))
+            case Prepared():
+                self._shop.write(law.prepared(self._event))
+            case Gone():
+                self._shop.write(law.gone(self._event))
+            case Over():
+                self._shop.write(law.over(self._event))
+
+    def _wait(self, seen: int) -> None:
+        """Until something is new, or the go-ahead may be tried again."""
+        shop = self._shop
+        left = self._again_at - shop.clock.monotonic()
+        shop.changed.wait_for(
+            lambda: shop.news != seen or shop.ending.is_set(), left if left > 0 else None
+        )
+
+    # ---- Handlers ----
+
+    def _begin(self, action: Run) -> None:
+        self._stopping, self._phase = threading.Event(), action.phase
+        self._deadline = self._shop.clock.monotonic() + action.seconds
+        try:
+            self._shop.write(law.begun(self._event, action.phase, action.handler))
+        except Unavailable:
+            # What cannot be written down is not begun.
+            self._shop.give_back(action.handler)
+            raise
+
+    def _run(self, action: Run, record: Record, event: Event) -> None:
+        shop, stopping = self._shop, self._stopping
+        assert stopping is not None, "it was begun"
+        call = Call(event, record.vm, action.phase, self._deadline, shop.clock, stopping)
+        outcome, why = self._carried_out(action.handler, call)
+        step = Step(action.phase, action.handler, outcome, why)
+        while True:
+            with shop.changed:
+                try:
+                    shop.write(law.ended(self._event, step))
+                except Unavailable as error:
+                    log.error("event %s: %s", self._event, error)
+                else:
+                    self._stopping = None
+                    shop.give_back(action.handler)
+                    return
+            if shop.ending.wait(AGAIN_SECONDS):
+                return
+
+    def _carried_out(self, name: str, call: Call) -> tuple[Outcome, str]:
+        """What came of a handler, by its deadline or soon after."""
+        if name not in self._shop.handlers:
+            return Outcome.FAILED, "the configuration has no such handler any more"
+        came: list[tuple[Outcome, str]] = []
+        finished = threading.Event()
+        work = threading.Thread(
+            target=self._work,
+            args=(name, call, came, finished),
+            name=f"handler {name}",
+            daemon=True,
+        )
+        work.start()
+        while not finished.wait(min(LOOK_SECONDS, call.remaining_seconds() + LATE_SECONDS)):
+            if call.stopping.is_set():
+                finished.wait(ENDING_SECONDS)
+                break
+            if call.clock.monotonic() > call.deadline + LATE_SECONDS:
+                call.stopping.set()
+                break
+        if not came:
+            return Outcome.LATE, "it did not end, and the plan went on without it"
+        outcome, why = came[0]
+        stopped = outcome is Outcome.FAILED and call.stopping.is_set()
+        return (Outcome.ENDED if stopped else outcome), why
+
+    def _work(
+        self, name: str, call: Call, came: list[tuple[Outcome, str]], finished: threading.Event
+    ) -> None:
+        handler = self._shop.handlers[name]
+        try:
+            (handler.prepare if call.phase == Phase.PREPARE else handler.recover)(call)
+            came.append((Outcome.DONE, ""))
+        except (HandlerFailed, UsageError, Unavailable) as error:
+            came.append((Outcome.FAILED, str(error)))
+        except Exception as error:  # noqa: BLE001 - whatever another package's handler raises
+            log.exception("handler %s: a fault of its own", name)
+            came.append((Outcome.FAILED, repr(error)))
+        finished.set()
+
+    # ---- The go-ahead ----
+
+    def _go_ahead(self, record: Record, event: Event) -> None:
+        verdict = self._verdict(record, event)
+        if verdict.say is Say.WAIT:
+            if verdict.why != self._waits_for:
+                self._waits_for = verdict.why
+                log.info("event %s: the go-ahead waits (%s)", self._event, verdict.why)
+            self._later(min(verdict.seconds or AGAIN_SECONDS, AGAIN_SECONDS))
+        elif verdict.say is Say.LEAVE:
+            self._settle(verdict.why)
+        else:
+            self._give(event)
+
+    def _verdict(self, record: Record, event: Event) -> Verdict:
+        shop = self._shop
+        alone = len(event.resources) <= 1
+        if record.course.leader is not Leader.RENDEZVOUS or alone:
+            return leader.verdict(record.course.leader, event, record.vm)
+        if shop.rendezvous is None:
+            return Verdict(Say.WAIT, "the configuration has no [rendezvous] any more")
+        try:
+            if not self._said_ready:
+                shop.rendezvous.ready(event, record.vm)
+                self._said_ready = True
+            ready = shop.rendezvous.who(event)
+        except RendezvousFailed as error:
+            return Verdict(Say.WAIT, str(error))
+        now = shop.clock.monotonic()
+        lacking = leader.missing(event, ready)
+        # What somebody swept away is said again.
+        self._said_ready = not any(name.casefold() == record.vm.casefold() for name in lacking)
+        if lacking:
+            self._all_ready_at = None
+        elif self._all_ready_at is None:
+            self._all_ready_at = now
+        since = 0.0 if self._all_ready_at is None else now - self._all_ready_at
+        return leader.verdict_at_rendezvous(event, record.vm, ready, since, shop.takeover_seconds)
+
+    def _give(self, event: Event) -> None:
+        try:
+            # It is tried again here, where it is known whether the event is still there.
+            self._service.approve(event, patience_seconds=0.0)
+        except ClientError as error:
+            # Of all answers 400 alone says that this request will never be right.
+            if isinstance(error, RequestRefused) and error.status == BAD_REQUEST:
+                self._settle(f"refused: {error}")
+                return
+            told = error.retry_after_seconds if isinstance(error, Away) else None
+            self._tries += 1
+            doubled = AGAIN_SECONDS * 2 ** min(self._tries - 1, 4)
+            pause = min(max(told or 0.0, doubled), AGAIN_SECONDS_MAX)
+            log.warning("event %s: no go-ahead yet: %s", self._event, error)
+            self._later(pause)
+        else:
+            self._settle("given")
+
+    def _later(self, seconds: float) -> None:
+        self._again_at = self._shop.clock.monotonic() + seconds
+
+    def _settle(self, how: str) -> None:
+        with self._shop.changed:
+            self._shop.write(law.acknowledged(self._event, how))
+
+    def _leave(self, record: Record) -> None:
+        """Take back that this VM is ready: nobody comes to this event again."""
+        shop = self._shop
+        if shop.rendezvous is None or record.course.leader is not Leader.RENDEZVOUS:
+            return
+        try:
+            shop.rendezvous.leave(record.event, record.vm)
+        except RendezvousFailed as error:
+            log.warning("event %s: %s", self._event, error)

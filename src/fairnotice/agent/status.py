@@ -1,0 +1,129 @@
+"""What the agent shows of itself: a status file, a readiness file, and a word to systemd.
+
+What is prepared and why is in the journal; the status file says whether an agent lives and what it
+last read, for `fairnotice agent status`.
+"""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fairnotice.agent.records import Record
+from fairnotice.errors import Unavailable
+
+FILE = "status.json"
+
+
+class StatusFile:
+    """The status file in the agent's folder: whole at any time, or not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        self._written: dict[str, object] = {}
+
+    def write(self, **told: object) -> None:
+        """Say this, where it is not what was said last."""
+        status = {"pid": os.getpid(), **told}
+        if status != self._written and _replaced(self._file, json.dumps(status, indent=1) + "\n"):
+            self._written = status
+
+
+class ReadyFile:
+    """There while the agent watches and nothing is prepared: the VM may be given work."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._there: bool | None = None
+
+    def set(self, *, ready: bool) -> None:
+        """Put it there, or take it away."""
+        if self._path is None or ready == self._there:
+            return
+        if ready:
+            self._there = True if _replaced(self._path, f"{os.getpid()}\n") else None
+            return
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+        self._there = False
+
+
+def _replaced(file: Path, text: str) -> bool:
+    """Whether the file could be written, whole at once."""
+    part = file.with_name(f".{file.name}.part")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, "utf-8")
+        part.replace(file)
+    except OSError:
+        # It is there for whoever looks; nothing depends on it.
+        return False
+    return True
+
+
+def tell_systemd(word: str) -> None:
+    """Say `READY=1` or the like to systemd, where it listens (sd_notify(3))."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    import socket  # noqa: PLC0415 - mostly nobody listens
+
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.connect(address)
+        sender.sendall(word.encode("ascii"))
+
+
+# ---- Reading it ----
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """What an agent last said of itself; None where none ever ran here."""
+    try:
+        found = json.loads((folder / FILE).read_text("utf-8"))
+    except PermissionError as error:
+        raise Unavailable(f"{folder} is for others to read: ask as root.") from error
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def row(record: Record) -> dict[str, Any]:
+    """What was done about one event, for programs."""
+    event = record.event
+    return {
+        "event": event.id,
+        "type": event.type,
+        "source": event.source,
+        "resources": list(event.resources),
+        "not_before": event.not_before.isoformat() if event.not_before else None,
+        "description": event.description,
+        "rule": record.course.rule,
+        "state": state(record),
+        "acknowledgement": record.acknowledgement or None,
+        "steps": [
+            {
+                "phase": step.phase,
+                "handler": step.handler,
+                "outcome": step.outcome,
+                "why": step.why or None,
+            }
+            for step in record.steps.values()
+        ],
+        "at": record.at,
+    }
+
+
+def state(record: Record) -> str:
+    """Where the plan is, in a word or two."""
+    if record.over:
+        return "over"
+    if record.gone:
+        return "recovering"
+    if not record.prepared:
+        return "preparing"
+    if not record.any_begun:
+        return "nothing to do"
+    return "prepared, not wholly" if record.failed else "prepared"

@@ -1,0 +1,315 @@
+"""The agent in a cloud: every kind of event, and what may come in between."""
+
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from threading import Event as Signal
+
+import pytest
+
+from fairnotice.agent import journal
+from fairnotice.agent.handlers.handler import Handler
+from fairnotice.agent.records import Outcome, Phase
+from fairnotice.testing import Cloud
+from tests.agent.agents import Home, process, thread, watching
+
+BOTH = ["prepare one", "prepare two", "recover two", "recover one"]
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A VM's disk."""
+    return Home(tmp_path / "vm")
+
+
+@pytest.fixture
+def cloud():
+    """The sample fleet."""
+    with Cloud() as made:
+        yield made
+
+
+def record(home):
+    """What was done about the only event."""
+    [one] = journal.read(home.state).values()
+    return one
+
+
+def outcomes(home):
+    """What came of each handler, in its order."""
+    return [step.outcome.value for step in record(home).steps.values()]
+
+
+# ---- Every kind of event ----
+
+KINDS = {
+    "user reboot": ("web-0", lambda cloud: cloud.vm("web-0").restart()),
+    "redeploy": ("web-0", lambda cloud: cloud.vm("web-0").redeploy()),
+    "spot eviction": ("spot_0", lambda cloud: cloud.vm("spot_0").evict()),
+    "terminate": ("batch_0", lambda cloud: cloud.vm("batch_0").delete()),
+    "live migration": ("db", lambda cloud: of("db", cloud.node("node-1").migrate())),
+    "host maintenance": (
+        "db",
+        lambda cloud: of("db", cloud.node("node-1").maintain(impact="reboot")),
+    ),
+    "predicted failure": (
+        "db",
+        lambda cloud: of("db", cloud.node("node-1").predict_failure(risk="high")),
+    ),
+}
+
+
+# After which there is no VM in which anything could be recovered.
+ENDS = {"terminate"}
+
+
+def of(vm, events):
+    """The event that names this VM."""
+    return next(event for event in events if vm in event.resources)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_prepared_for_acknowledged_and_recovered(home, cloud, kind):
+    """First the handlers, then the go-ahead, and the way back when it is over."""
+    vm, cause = KINDS[kind]
+    with thread(home, cloud.url_for(vm)):
+        watching(home, cloud)
+        event = cause(cloud)
+        cloud.wait_until(lambda: any(one.by == vm for one in cloud.approvals))
+        assert home.wrote == BOTH[:2]
+        assert not home.ready.exists()
+        cloud.run_until(event, "Completed")
+        if kind in ENDS:
+            return
+        cloud.wait_until(lambda: home.over)
+        cloud.wait_until(home.ready.exists)
+    assert home.wrote == BOTH
+
+
+def test_a_canceled_event_is_recovered_from(home, cloud):
+    """It will not happen, so nothing stays prepared."""
+    home = Home(home.folder, rule='prepare = ["one", "two"]\nacknowledge = "never"')
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        event = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: home.wrote == BOTH[:2])
+        event.cancel()
+        cloud.wait_until(lambda: home.over)
+    assert home.wrote == BOTH
+    assert not cloud.approvals
+
+
+def test_a_handler_is_ended_when_its_event_is_gone(tmp_path, cloud):
+    """What it had begun is recovered; the handler behind it is not begun at all."""
+    home = Home(tmp_path / "vm", slow="; test $FAIRNOTICE_PHASE = recover || sleep 60")
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        event = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: home.wrote)
+        event.cancel()
+        cloud.wait_until(lambda: home.over)
+    assert home.wrote == ["prepare one", "recover one"]
+    assert outcomes(home) == ["ended", "done"]
+
+
+def test_a_sudden_failure_is_too_late_to_prepare_for(home, cloud):
+    """Started when it is first shown: by the rule all is passed over, and nothing acknowledged."""
+    with thread(home, cloud.url_for("db")):
+        watching(home, cloud)
+        event = of("db", cloud.node("node-1").fail())
+        cloud.wait_until(lambda: home.state.exists() and "prepared" in home.journal)
+        cloud.run_until(event, "Completed")
+        cloud.wait_until(lambda: home.over)
+    assert home.wrote == []
+    assert outcomes(home) == ["skipped", "skipped"]
+    assert not cloud.approvals
+
+
+def test_or_it_is_prepared_for_as_well_as_can_be(tmp_path, cloud):
+    """when_short = "run": whoever drains now may still save something."""
+    home = Home(tmp_path / "vm", rule='prepare = ["one"]\nwhen_short = "run"')
+    with thread(home, cloud.url_for("db")):
+        watching(home, cloud)
+        event = of("db", cloud.node("node-1").fail())
+        cloud.wait_until(lambda: home.wrote == ["prepare one"])
+        cloud.run_until(event, "Completed")
+        cloud.wait_until(lambda: home.over)
+    assert home.wrote == ["prepare one", "recover one"]
+    assert not cloud.approvals
+
+
+def test_short_freezes_are_logged_and_events_of_others_left_alone(tmp_path, cloud):
+    """By default: a rule that says nothing of lengths or scopes is for neither."""
+    home = Home(tmp_path / "vm", rule='prepare = ["one"]')
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        freeze = of("web-0", cloud.node("node-0").maintain(duration_seconds=9))
+        other = cloud.vm("web-1").restart()
+        cloud.wait_until(lambda: set(cloud.seen_by("web-0")) == {freeze, other})
+        cloud.wait_until(lambda: "prepared" in home.journal)
+        assert record(home).event.id == freeze.id
+        assert record(home).course.rule == "built-in"
+    assert home.wrote == []
+    assert not cloud.approvals
+
+
+def test_a_freeze_that_turns_into_a_reboot_is_drained_after_all(tmp_path, cloud):
+    """Nothing was begun for the Freeze, so another rule may be for it."""
+    home = Home(tmp_path / "vm", rule='types = ["Reboot"]\nprepare = ["one"]')
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        cloud.fault("freeze-for-reboot", vm="web-0")
+        cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: "prepared" in home.journal)
+        assert home.wrote == []
+        cloud.clear_faults()
+        cloud.wait_until(lambda: cloud.approvals)
+    assert home.wrote == ["prepare one"]
+
+
+# ---- Time ----
+
+
+def test_late_handlers_are_ended_before_not_before(tmp_path, cloud):
+    """The first would sleep for ever; the second has its own time, and no go-ahead is given."""
+    home = Home(
+        tmp_path / "vm",
+        rule='prepare = ["one", "hangs", "two"]',
+        more='[handler.hangs]\nkind = "command"\nprepare = ["sleep", "60"]\nseconds = 0.5\n',
+    )
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: "prepared" in home.journal)
+    assert home.wrote == ["prepare one", "prepare two"]
+    assert outcomes(home) == ["done", "failed", "done"]
+    assert "its time was over" in record(home).step(Phase.PREPARE, "hangs").why
+    assert not cloud.approvals
+
+
+class Stubborn(Handler):
+    """A handler of another package that heeds neither its deadline nor anybody."""
+
+    def __init__(self):
+        self.may_end = Signal()
+
+    def prepare(self, call):  # noqa: ARG002 - it heeds nobody
+        self.may_end.wait(30)
+
+
+def test_the_plan_goes_on_without_a_handler_that_does_not_end(tmp_path, cloud):
+    """It is late, the next one is run in time, and no go-ahead is given."""
+    home = Home(
+        tmp_path / "vm",
+        rule='prepare = ["stubborn", "two"]',
+        more='[handler.stubborn]\nkind = "command"\nprepare = ["true"]\nseconds = 0.2\n',
+    )
+    with thread(home, cloud.url_for("web-0")) as agent:
+        agent.shop.handlers["stubborn"] = handler = Stubborn()
+        watching(home, cloud)
+        cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: "prepared" in home.journal)
+        handler.may_end.set()
+    assert outcomes(home) == ["late", "done"]
+    assert not cloud.approvals
+
+
+def test_at_once_is_before_the_handlers(tmp_path, cloud):
+    """The event has begun when the first handler does, which is run all the same."""
+    home = Home(tmp_path / "vm", rule='prepare = ["one"]\nacknowledge = "at-once"')
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        event = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: "prepared" in home.journal)
+    assert event.approved_by == "web-0"
+    assert home.journal.index("acknowledged") == 1
+    assert home.wrote == ["prepare one"]
+
+
+def test_what_does_not_fit_any_more_is_skipped(tmp_path, cloud):
+    """Shown 30 s ahead: 29 with the margin, too few for the first and enough for the second."""
+    home = Home(
+        tmp_path / "vm",
+        rule='prepare = ["long", "two"]\non_failure = "acknowledge"',
+        more='[handler.long]\nkind = "command"\nprepare = ["true"]\nseconds = 60\n',
+    )
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        cloud.fault("short-notice", vm="web-0", seconds=60)
+        event = cloud.vm("web-0").restart()
+        cloud.advance_to(event.not_before - timedelta(seconds=30))
+        cloud.wait_until(lambda: cloud.approvals)
+    assert outcomes(home) == ["skipped", "done"]
+
+
+# ---- Twice ----
+
+
+def test_nothing_is_undone_while_another_event_needs_it(tmp_path, cloud):
+    """A second event is announced before the first is over: it stays drained until both are."""
+    home = Home(tmp_path / "vm", rule='prepare = ["one"]\nacknowledge = "never"')
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        first = cloud.vm("web-0").restart()
+        second = cloud.vm("web-0").redeploy()
+        cloud.wait_until(lambda: home.count()["prepare one"] == 2)
+        first.cancel()
+        cloud.wait_until(lambda: "gone" in home.journal)
+        assert "recover one" not in home.wrote
+        second.cancel()
+        cloud.wait_until(lambda: home.over)
+    assert home.count() == {"prepare one": 2, "recover one": 2}
+
+
+def test_the_second_agent_says_so_and_exits(home, cloud):
+    """One is enough; the first goes on."""
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        second = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-m", "fairnotice", "agent", "run", "--config", str(home.config)],
+            env=cloud.environment("web-0"),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=20,
+        )
+        assert second.returncode == 1
+        assert "An agent runs here already" in second.stderr
+        cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: cloud.approvals)
+
+
+# ---- Ended ----
+
+
+def test_a_polite_end_leaves_prepared_what_is_prepared(home, cloud):
+    """SIGTERM while the VM is prepared: exit code 0, nothing is undone; the next one recovers."""
+    with process(home, cloud) as agent:
+        watching(home, cloud)
+        event = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: cloud.approvals)
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(10) == 0
+    assert home.wrote == BOTH[:2]
+    assert not home.ready.exists()
+    cloud.run_until(event, "Completed")
+    with thread(home, cloud.url_for("web-0")):
+        cloud.wait_until(lambda: home.over)
+    assert home.wrote == BOTH
+
+
+def test_a_polite_end_ends_the_handler_that_runs(tmp_path, cloud):
+    """It is written down as ended, and not run again by the next agent, which recovers it."""
+    home = Home(tmp_path / "vm", slow="; test $FAIRNOTICE_PHASE = recover || sleep 60")
+    with process(home, cloud) as agent:
+        watching(home, cloud)
+        event = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: home.wrote)
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(10) == 0
+    assert outcomes(home) == [Outcome.ENDED]
+    event.cancel()
+    with thread(home, cloud.url_for("web-0")):
+        cloud.wait_until(lambda: home.over)
+    assert home.wrote == ["prepare one", "recover one"]

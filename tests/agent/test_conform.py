@@ -1,0 +1,22 @@
+"""`fairnotice conform` and the agent: a selection here; all of it is run by hand."""
+
+import sys
+
+from fairnotice.testing.conform import Declared, conform
+
+SELECTION = ("reboot", "of-another", "shared", "canceled")
+
+
+def test_the_agent_conforms(tmp_path):
+    """It acknowledges what is its own, leaves the rest alone, and goes on."""
+    (tmp_path / "agent.toml").write_text(
+        'heartbeat_seconds = 1\n[[rule]]\nduration_at_least = 0\nprepare = ["say"]\n'
+        '[handler.say]\nkind = "command"\nprepare = ["true"]\n'
+    )
+    agent = f"{sys.executable} -m fairnotice agent run --config {tmp_path}/agent.toml"
+    # Each situation has an agent of its own, and so a journal of its own.
+    command = f"STATE_DIRECTORY=$(mktemp -d {tmp_path}/state.XXXXXX) exec {agent}"
+    declared = Declared(("sh", "-c", command), poll_seconds=1.0)
+    report = conform(declared, list(SELECTION), jobs=len(SELECTION))
+    assert [(one.situation, one.why) for one in report.results if one.why] == []
+    assert report.survived

@@ -1,0 +1,152 @@
+"""The journal: torn anywhere it is read, damaged anywhere it says so, and only one agent has it."""
+
+import os
+from datetime import timedelta
+
+import pytest
+
+from fairnotice.agent import journal, records
+from fairnotice.agent.journal import FILE, KEPT, Journal
+from fairnotice.agent.records import Outcome, Phase, Step
+from fairnotice.clock import SystemClock
+from fairnotice.errors import AgentRuns, JournalDamaged, Unavailable
+from fairnotice.testing.manual_clock import ManualClock
+from tests.agent.events import NOW, VM, course, event
+
+LINES = (
+    records.planned(event(description="draußen\n\x01"), VM, course("a", "b")),
+    records.begun("E1", Phase.PREPARE, "a"),
+    records.ended("E1", Step(Phase.PREPARE, "a", Outcome.FAILED, "it said no")),
+    records.ended("E1", Step(Phase.PREPARE, "b", Outcome.SKIPPED, "no time was left")),
+    records.prepared("E1"),
+    records.acknowledged("E1", "given"),
+    records.gone("E1"),
+    records.begun("E1", Phase.RECOVER, "a"),
+    records.ended("E1", Step(Phase.RECOVER, "a", Outcome.DONE)),
+    records.over("E1"),
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Where a journal of a whole plan is."""
+    written = Journal(tmp_path, ManualClock(NOW))
+    for line in LINES:
+        written.append(line)
+    written.close()
+    return tmp_path
+
+
+def test_what_was_written_is_read_again(folder):
+    """All of it, each step with what came of it."""
+    [one] = journal.read(folder).values()
+    assert one.over
+    assert one.acknowledgement == "given"
+    assert one.event == event(description="draußen\n\x01")
+    assert [(step.handler, step.outcome) for step in one.steps.values()] == [
+        ("a", Outcome.FAILED),
+        ("b", Outcome.SKIPPED),
+        ("a", Outcome.DONE),
+    ]
+
+
+def test_torn_at_every_byte_it_is_read_up_to_there(folder):
+    """Whole lines count, the rest is cut off, and what is appended then is whole, too."""
+    whole = (folder / FILE).read_bytes()
+    for size in range(len(whole)):
+        (folder / FILE).write_bytes(whole[:size])
+        lines = whole[:size].count(b"\n")
+        before = journal.read(folder)
+        assert len(before) == min(lines, 1)
+        # Writing takes its time, and differs only by where in a line it is torn.
+        if size % 7:
+            continue
+        again = Journal(folder, ManualClock(NOW))
+        again.append(records.planned(event("E2"), VM, course()))
+        again.close()
+        assert len(journal.read(folder)) == len(before) + 1
+        assert (folder / FILE).read_bytes().startswith(whole[: whole[:size].rfind(b"\n") + 1])
+
+
+def test_zeros_at_the_end_are_torn_too(folder):
+    """As a disk leaves them that lost its power."""
+    whole = (folder / FILE).read_bytes()
+    (folder / FILE).write_bytes(whole + b"\0" * 100 + b"\n" + b"\0" * 50)
+    Journal(folder, ManualClock(NOW)).close()
+    assert (folder / FILE).read_bytes() == whole
+
+
+def test_damage_in_the_middle_is_said_in_words(folder):
+    """Any bit of a line that others follow: nobody can know what was prepared."""
+    whole = (folder / FILE).read_bytes()
+    inside = whole.index(b"\n") + 30
+    (folder / FILE).write_bytes(whole[:inside] + b"~" + whole[inside + 1 :])
+    with pytest.raises(JournalDamaged, match=r"Line 2 of the journal .* recover that by hand"):
+        Journal(folder, ManualClock(NOW))
+    (folder / FILE).write_bytes(journal.encoded(records.gone("E9")))
+    with pytest.raises(JournalDamaged, match="Line 1"):
+        Journal(folder, ManualClock(NOW))
+
+
+def test_what_was_begun_and_not_ended_is_unknown_to_the_next_life(tmp_path):
+    """And it is written down so."""
+    first = Journal(tmp_path, ManualClock(NOW))
+    for line in LINES[:2]:
+        first.append(line)
+    first.close()
+    Journal(tmp_path, ManualClock(NOW)).close()
+    step = journal.read(tmp_path)["E1"].step(Phase.PREPARE, "a")
+    assert step.outcome is Outcome.UNKNOWN
+    assert journal.read(tmp_path)["E1"].failed
+
+
+def test_what_is_over_and_old_is_left_out(folder):
+    """What is not over stays, however old, and adds up to the same."""
+    clock = ManualClock(NOW)
+    live = Journal(folder, clock)
+    live.append(records.planned(event("E2"), VM, course("a")))
+    live.append(records.begun("E2", Phase.PREPARE, "a"))
+    live.append(records.ended("E2", Step(Phase.PREPARE, "a", Outcome.DONE)))
+    live.close()
+    before = journal.read(folder)["E2"]
+    size = (folder / FILE).stat().st_size
+    Journal(folder, ManualClock(NOW + KEPT + timedelta(hours=1))).close()
+    assert journal.read(folder) == {"E2": before}
+    assert (folder / FILE).stat().st_size < size / 2
+
+
+def test_it_does_not_grow_for_ever(tmp_path, monkeypatch):
+    """While an agent lives for months, old events are left out on the way."""
+    monkeypatch.setattr(journal, "LINES_MAX", 20)
+    clock = ManualClock(NOW)
+    live = Journal(tmp_path, clock)
+    for number in range(50):
+        live.append(records.planned(event(f"E{number}"), VM, course()))
+        live.append(records.over(f"E{number}"))
+        clock.advance(seconds=KEPT.total_seconds() / 2)
+    live.close()
+    assert len(journal.read(tmp_path)) < 25
+    assert list(journal.read(tmp_path))[-1] == "E49"
+
+
+def test_a_full_disk_leaves_no_half_line(folder):
+    """What could not be written is taken back, said, and may be tried again."""
+    live = Journal(folder, ManualClock(NOW))
+    good, live._out = live._out, open("/dev/full", "ab", buffering=0)  # noqa: SIM115, PTH123
+    with pytest.raises(Unavailable, match="No space left"):
+        live.append(records.planned(event("E2"), VM, course()))
+    assert "E2" not in live.records
+    live._out.close()
+    live._out = good
+    live.append(records.planned(event("E2"), VM, course()))
+    live.close()
+    assert set(journal.read(folder)) == {"E1", "E2"}
+
+
+def test_two_agents_on_one_vm(folder):
+    """The second is told which process the first is; when that has ended there is no lock."""
+    first = Journal(folder, SystemClock())
+    with pytest.raises(AgentRuns, match=f"process {os.getpid()} holds"):
+        Journal(folder, SystemClock())
+    first.close()
+    Journal(folder, SystemClock()).close()
