@@ -75,8 +75,14 @@ OWN_REASONS = {
             "in-a-scale-set": "the Terminate of batch_1, which does not name it",
         },
     ),
-    "LooksAtTheFirstName": ("reboot", {"shared": "names it between two others, though it asked"}),
-    "LooksAtTheLastName": ("reboot", {"shared": "names it between two others, though it asked"}),
+    "LooksAtTheFirstName": (
+        "shared",
+        {"shared-not-first": "after an event was announced that names web-0 and"},
+    ),
+    "LooksAtTheLastName": (
+        "reboot",
+        {"shared": "the Freeze of web-0 within", "shared-not-first": "the Freeze of web-02 within"},
+    ),
     "GetsAroundToOthers": (
         "reboot",
         {
@@ -185,6 +191,17 @@ def test_whoever_acknowledges_only_the_end_of_a_vm_is_asked_for_no_more():
     assert found["life"] is Verdict.NOT_ASKED
     assert (found["reboot"], found["canceled"]) == (Verdict.SURVIVED, Verdict.SURVIVED)
     assert "did not acknowledge the Preempt of spot_0" in failures(report)["preempt"]
+
+
+def test_whoever_lets_the_first_lead_leaves_it_to_the_first():
+    """As Azure suggests for what names several; its own it acknowledges, as the first too."""
+    chosen = ["shared", "shared-not-first"]
+    follows = conform(broken("LooksAtTheFirstName")._replace(first_leads=True), chosen)
+    goes_ahead = conform(CORRECT._replace(first_leads=True), chosen)
+
+    assert follows.survived, failures(follows)
+    assert failures(goes_ahead).keys() == {"shared-not-first"}
+    assert "said to leave to the first of them" in failures(goes_ahead)["shared-not-first"]
 
 
 def test_how_often_it_asks_is_measured():

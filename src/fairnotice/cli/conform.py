@@ -67,6 +67,11 @@ def _what_it_does(group: "argparse._ArgumentGroup") -> None:
         help=f"which it acknowledges (all of {', '.join(EventType)})",
     )
     group.add_argument(
+        "--first-leads",
+        action="store_true",
+        help="what names several VMs it leaves to the first of them, as Azure suggests",
+    )
+    group.add_argument(
         "--once", action="store_true", help="it asks once and ends: run it anew for each poll"
     )
     group.add_argument(
@@ -169,6 +174,7 @@ def _declared(options: argparse.Namespace) -> "Declared":
         poll_seconds=options.poll_seconds,
         acknowledges=not options.no_acknowledge,
         types=options.types,
+        first_leads=options.first_leads,
         once=options.once,
         patience=options.patience,
         stall_seconds=options.stall_seconds,

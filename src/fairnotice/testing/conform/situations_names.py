@@ -73,8 +73,11 @@ def _five(scene: Scene) -> None:
 def _shared(scene: Scene) -> None:
     scene.begin()
     [event] = scene.cloud.node("node-0").maintain()
-    scene.tell("an event was announced that names it between two others")
-    scene.decides(event)
+    scene.tell(f"an event was announced that names {' and '.join(event.resources)}")
+    if scene.declared.first_leads and event.resources[0] != scene.vm:
+        scene.leaves_alone(event, "which it was said to leave to the first of them")
+    else:
+        scene.decides(event)
 
 
 BY_NAME = "Acknowledge only events with its own name in Resources; all of a scope see all of them."
@@ -115,8 +118,17 @@ SITUATIONS = (
     ),
     Situation(
         "shared",
-        "One event names three VMs on the same node: it is neither the first nor the last.",
+        "One event names it, first, and two other VMs on the same node.",
         "Look for its name anywhere in Resources; one approval counts for all who are named.",
+        "Approving",
+        _shared,
+        acknowledging=True,
+        fleet=NEIGHBOURS,
+    ),
+    Situation(
+        "shared-not-first",
+        "One event names three VMs on the same node: it is neither the first nor the last.",
+        "Look for its name anywhere in Resources; or say that the first leads.",
         "Approving",
         _shared,
         acknowledging=True,
