@@ -89,6 +89,14 @@ def test_programs_read_json():
     ]
 
 
+def test_who_leads_can_be_said():
+    """Then whoever looks only at the first of Resources is right."""
+    words = (*FAST, "--first-leads", "--situation", "shared-not-first")
+    ended = typed("conform", *words, *BROKEN, "LooksAtTheFirstName", *PACE)
+
+    assert ended.code == 0, ended.out
+
+
 def test_the_list_has_every_situation_with_a_sentence():
     """And needs no client."""
     lines = typed("conform", "--list").out.splitlines()[1:]
