@@ -201,6 +201,18 @@ def test_the_head_of_an_answer_stays_as_far_as_it_is_public(tmp_path):
     assert one.answer.header("server") == b"IMDS/1"
 
 
+def test_half_a_head_stays_half_a_head(tmp_path):
+    """A client sees the same end too early."""
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Owner: contoso") as url:
+        recorded(tmp_path / "a", url, POLL, names=PrivateNames(anonymise=True))
+    (one,) = Recording(tmp_path / "a").exchanges()
+
+    assert one.answer.failure is Failure.DROPPED
+    assert one.answer.body == (
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Owner: xxxxxxx"
+    )
+
+
 def test_what_is_public_stays(tmp_path):
     """What a client decides by is as Azure said it, in Azure's spacing."""
     body = document(Description=LIVE_MIGRATION, EventSource="Platform", DurationInSeconds=5)

@@ -130,13 +130,14 @@ class PrivateNames:
         # Names are found in the path and in bodies, so these are first.
         target = self._target(asked.target)
         body = self._body(asked.body, "")
-        text = b"" if _is_packed(answer) else self._body(answer.body, name)
+        if not answer.head and answer.body.startswith(b"HTTP/"):
+            # It was cut off in its head.
+            text = b"\r\n".join(self._head(answer.body.split(b"\r\n"), 0))
+        else:
+            text = b"" if _is_packed(answer) else self._body(answer.body, name)
         moved = len(text) - len(answer.body)
         longer = len(body) - len(asked.body)
-        head = (
-            *map(self._status_line, answer.head[:1]),
-            *(self._header(line, moved) for line in answer.head[1:]),
-        )
+        head = self._head(answer.head, moved)
         sent = tuple(self._header(line, longer) for line in asked.head)
         return exchange._replace(
             asked=Asked(asked.method, target, sent, body),
@@ -171,6 +172,10 @@ class PrivateNames:
         elif form.fullmatch(value):
             return pair
         return name + mark + (self._hidden("", value) if value else "")
+
+    def _head(self, lines: Sequence[bytes], moved: int) -> tuple[bytes, ...]:
+        headers = (self._header(line, moved) for line in lines[1:])
+        return (*map(self._status_line, lines[:1]), *headers)
 
     def _status_line(self, line: bytes) -> bytes:
         text = _text(line)
