@@ -89,6 +89,14 @@ def test_programs_read_json():
     ]
 
 
+def test_who_leads_can_be_said():
+    """Then whoever looks only at the first of Resources is right."""
+    words = (*FAST, "--first-leads", "--situation", "shared-not-first")
+    ended = typed("conform", *words, *BROKEN, "LooksAtTheFirstName", *PACE)
+
+    assert ended.code == 0, ended.out
+
+
 def test_the_list_has_every_situation_with_a_sentence():
     """And needs no client."""
     lines = typed("conform", "--list").out.splitlines()[1:]
@@ -104,6 +112,7 @@ def test_the_list_has_every_situation_with_a_sentence():
         (("--types", "Rebot", *CORRECT), "'Rebot' is no type of event"),
         (("--poll-seconds", "0", *CORRECT), "--poll-seconds is 0; give more than 0"),
         (("--junit", "/proc/none/x.xml", *CORRECT), "/proc/none/x.xml cannot be written"),
+        (("--junit", "-", *CORRECT), "Argument --junit: the table goes to standard output"),
         (("--", "no-such-client"), "There is no command no-such-client"),
         (("--", "sleep"), "The client never asked, and ended with exit code 1."),
     ],

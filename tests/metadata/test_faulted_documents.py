@@ -223,6 +223,22 @@ def test_two_events_for_one_vm():
     told(story)
 
 
+def test_a_twin_that_is_gone_can_be_approved_as_any_event_that_is():
+    """Whoever is late is not told that there never was one."""
+
+    async def story(served):
+        served.worker.faults.set(Fault(FaultKind.TWO_EVENTS, "web-0"))
+        _, twin = (await looks(served)).events
+        served.stage.approve("web-0")
+        served.stage.done("web-0")
+        served.stage.advance(minutes=30)
+        assert (await looks(served)).events == []
+
+        assert (await ask(served.port, approval(twin["EventId"], **CLOSING))).status == 200
+
+    told(story)
+
+
 def test_the_incarnation_is_reset_and_counts_on():
     """From 1 when it is set, one more for each change; the law's own number when cleared."""
 

@@ -9,6 +9,7 @@ import pytest
 from fairnotice.errors import UnknownName, UsageError
 from fairnotice.metadata.faults import MEANINGS, OF_DOCUMENTS, SPOILING, STAND_INS, Fault, FaultKind
 from fairnotice.metadata.metrics import exposition
+from tests.engine.story import DB as DB_SCOPE
 from tests.engine.story import WEB
 from tests.house import ROOT
 from tests.metadata.faulty import CLOSING, DB, INSTANCE, OTHER_WEB, looks_like, one_answer, told
@@ -131,6 +132,40 @@ def test_what_was_lost_was_not_seen_but_the_vm_listens(kind):
     told(story)
 
 
+@pytest.mark.parametrize("kind", OF_HTTP)
+def test_whoever_meets_a_fault_has_asked(wireless, kind):
+    """An hour between two polls, for 26 hours: the scope is enabled by the first and stays so."""
+    world = wireless(listening=())
+    world.worker.faults.set(Fault(kind))
+    own = request("GET", "/metadata/instance?api-version=2021-02-01")
+    world.run(lambda: world.connect(DB_0).feed(own))
+    for _ in range(26):
+        world.run(lambda: world.connect().feed(get()))
+        world.advance(hours=1)
+        world.run(world.stage.report_served)
+
+    scope = world.stage.scope(WEB)
+    assert (scope.enabled, scope.enablings) == (True, 1)
+    assert not world.stage.scope(DB_SCOPE).enabled, "it has not asked for the document"
+    world.stage.restart_vm("web-0")
+    world.run(lambda: world.connect().feed(get()))
+    world.run(world.stage.report_served)
+    assert world.stage.only(WEB).seen == ()
+
+
+@pytest.mark.parametrize("kind", [FaultKind.EMPTY_BODY, FaultKind.GARBAGE])
+def test_an_answer_is_spoiled_also_where_it_would_be_304(wireless, kind):
+    """Whoever knows the document already is told as little as the others."""
+    world = wireless()
+    known = get(f"If-None-Match: {world.ask(get()).etag}")
+    assert world.ask(known).status == 304
+    world.worker.faults.set(Fault(kind))
+    spoiled = world.ask(known)
+
+    assert (spoiled.status, bool(spoiled.body)) == (200, kind is FaultKind.GARBAGE)
+    assert world.worker.faults.spoiled == {kind: 1}
+
+
 def test_what_is_wrong_with_a_request_is_said_also_while_a_fault_is_on(wireless):
     """The client is tested by a right request of a VM that is known."""
     world = wireless()
@@ -189,6 +224,32 @@ def test_slow_is_every_answer_and_slow_first_the_first_of_each_vm(wireless):
         assert [answer.status for answer in first.read()] == [200]
         assert first.ask(get()).status == 200
     assert faults.spoiled == {FaultKind.SLOW: 4, FaultKind.SLOW_FIRST: 2}
+
+
+def test_of_several_delays_the_longest_is_kept(wireless):
+    """They are not added up."""
+    world = wireless()
+    world.worker.faults.set(Fault(FaultKind.SLOW, seconds=5))
+    world.worker.faults.set(Fault(FaultKind.SLOW_FIRST, seconds=60))
+    vm = world.connect()
+    vm.send(get())
+    world.advance(59)
+    assert vm.read() == []
+    world.advance(1)
+
+    assert [answer.status for answer in vm.read()] == [200]
+
+
+def test_a_first_answer_is_slow_again_when_the_fault_is_set_again(wireless):
+    """It begins anew: each VM has a first request once more."""
+    world = wireless()
+    for _ in range(2):
+        world.worker.faults.set(Fault(FaultKind.SLOW_FIRST, seconds=60))
+        vm = world.connect()
+        assert vm.send(get()) == []
+        world.advance(60)
+        assert [answer.status for answer in vm.read()] == [200]
+        assert vm.ask(get()).status == 200
 
 
 def test_what_is_asked_is_done_when_its_slow_answer_is_due(wireless):

@@ -192,6 +192,66 @@ class LooksAtTheFirstOnly(Client):
         return dict(list(shown.items())[:1])
 
 
+class ApprovesFreezesOfOthers(Client):
+    def is_mine(self, event):
+        return super().is_mine(event) or event["EventType"] == "Freeze"
+
+
+class ApprovesTheEndOfOthers(Client):
+    def is_mine(self, event):
+        return super().is_mine(event) or event["EventType"] in {"Preempt", "Terminate"}
+
+
+class LooksAtTheFirstName(Client):
+    def is_mine(self, event):
+        return event["Resources"][0] == self.name
+
+
+class LooksAtTheLastName(Client):
+    def is_mine(self, event):
+        return event["Resources"][-1] == self.name
+
+
+class GetsAroundToOthers(Client):
+    def __init__(self, url, interval, timeout):
+        super().__init__(url, interval, timeout)
+        self.looks = {}
+
+    def is_mine(self, event):
+        looks = self.looks[event["EventId"]] = self.looks.get(event["EventId"], 0) + 1
+        return super().is_mine(event) or looks > 8
+
+
+class AcknowledgesEachTypeOnce(Client):
+    def take(self, shown):
+        done = {event["EventType"] for name, event in shown.items() if name in self.approved}
+        super().take(
+            {
+                name: event
+                for name, event in shown.items()
+                if name in self.approved or event["EventType"] not in done
+            }
+        )
+
+
+class HammersAfterErrors(Client):
+    def pause_after(self, error):  # noqa: ARG002 - that is what is broken
+        return 0.0
+
+
+class AsksOnlyForTheLatest(Client):
+    def ask(self, path, body=None):
+        return super().ask(path.replace("2020-07-01", "latest"), body)
+
+
+class AsksForTheLatestEachTime(Client):
+    def poll(self):
+        try:
+            self.ask(correct.EVENTS.replace("2020-07-01", "latest"))
+        except urllib.error.HTTPError:
+            super().poll()
+
+
 class EndsAfterTwoPolls(Client):
     polls = 0
 

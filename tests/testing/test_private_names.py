@@ -67,6 +67,16 @@ PLANTED = {
     "garbage": Answer((), b"SSH-2.0-contoso\r\n", Failure.GARBAGE),
     "packed": answer(b"\x1f\x8bcontoso", "Content-Encoding: gzip"),
     "a text": answer(b'"contoso"'),
+    "a folded header": Answer((b"HTTP/1.1 200 OK", b"X-A: 1", b" contoso", b" web-0: X"), b"{}"),
+    "a phrase": answer(b"{}", status="200 contoso web-0"),
+    "no phrase at all": Answer((b"HTTP/contoso", b"A: 1"), b"{}"),
+    "a server": Answer((b"HTTP/1.1 200 OK", b"Server: IMDS on contoso"), b"{}"),
+    "public headers": answer(
+        b"{}", "Content-Type: application/json; host=contoso", "Allow: contoso", "Vary: web-0"
+    ),
+    "dates of headers": answer(b"{}", "Date: M\u00fcller", "Expires: contoso", "Retry-After: 4f1c"),
+    "half a head": Answer((), b"HTTP/1.1 200 OK\r\nX-Owner: contoso", Failure.DROPPED),
+    "an id for a word": answer(document(EventSource=SUBSCRIPTION, EventType=SUBSCRIPTION)),
 }
 
 
@@ -129,6 +139,80 @@ def test_the_same_name_has_the_same_replacement(tmp_path):
         assert one.header("content-length") == b"%d" % len(one.body)
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/metadata/instance/compute/tags/contoso?api-version=2021-02-01&format=text",
+        "/vm/web-0/metadata/instance/compute/tags/contoso",
+        "/contoso?contoso&contoso=1&api-version=contoso&format=contoso",
+        "/metadata/scheduledevents?api-version=2020-07-01-contoso",
+    ],
+)
+def test_nothing_private_remains_of_an_address(tmp_path, target):
+    """What is asked for stays, where it is the name of a document or of an element."""
+    with answering(http(b"{}")) as url:
+        names = PrivateNames(anonymise=True)
+        recorded(tmp_path / "a", url, Asked("GET", target, POLL.head), names=names)
+    (one,) = Recording(tmp_path / "a").exchanges()
+
+    assert [word for word in ("contoso", "web-0") if word in (tmp_path / "a").read_text()] == []
+    kept = ("metadata", "instance/compute/tags/", "2021-02-01&format=text")
+    assert [word in one.asked.target for word in kept] == [word in target for word in kept]
+
+
+def test_a_vm_called_like_a_version_or_a_number_of_one_is_a_vm(tmp_path):
+    """Where a version stands it stays."""
+    body = b'{"newest-versions":["2020-07-01"],"Events":[{"Resources":["2024-01-01"]}]}'
+    with answering(http(body)) as url:
+        recorded(tmp_path / "a", url, POLL, names=PrivateNames(anonymise=True))
+    (one,) = Recording(tmp_path / "a").exchanges()
+
+    assert one.answer.body == body.replace(b"2024-01-01", b"vm-1")
+    assert one.asked.target == POLL.target
+
+
+def test_the_longest_name_is_found_first(tmp_path):
+    """In what cannot be read, a name that holds another is not taken for it."""
+    both = document(Resources=["web-0", "web-0-blue", "a-web-0"])
+    with answering(http(both), http(b"no JSON: web-0-blue, a-web-0, web-0!")) as url:
+        recorded(tmp_path / "a", url, POLL, POLL, names=PrivateNames(anonymise=True))
+    _, page = Recording(tmp_path / "a").exchanges()
+
+    assert page.answer.body == b"xx xxxx: vm-2, vm-3, vm-1!"
+
+
+def test_the_head_of_an_answer_stays_as_far_as_it_is_public(tmp_path):
+    """By these a client decides."""
+    head = (
+        "Content-Type: application/json; charset=utf-8",
+        "Date: Thu, 01 Jan 2026 00:15:00 GMT",
+        "Retry-After: 5",
+        "Cache-Control: no-store, max-age=0",
+        "Allow: GET, POST",
+        "Connection: keep-alive",
+        "Vary: Accept-Encoding",
+    )
+    sent = http(b"{}", *head, status="429 Too Many Requests")
+    with answering(sent) as url:
+        recorded(tmp_path / "a", url, POLL, names=PrivateNames(anonymise=True))
+    (one,) = Recording(tmp_path / "a").exchanges()
+
+    assert b"\r\n".join((*one.answer.head, b"", one.answer.body)) == sent
+    assert one.answer.header("server") == b"IMDS/1"
+
+
+def test_half_a_head_stays_half_a_head(tmp_path):
+    """A client sees the same end too early."""
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Owner: contoso") as url:
+        recorded(tmp_path / "a", url, POLL, names=PrivateNames(anonymise=True))
+    (one,) = Recording(tmp_path / "a").exchanges()
+
+    assert one.answer.failure is Failure.DROPPED
+    assert one.answer.body == (
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Owner: xxxxxxx"
+    )
+
+
 def test_what_is_public_stays(tmp_path):
     """What a client decides by is as Azure said it, in Azure's spacing."""
     body = document(Description=LIVE_MIGRATION, EventSource="Platform", DurationInSeconds=5)
@@ -184,6 +268,34 @@ def test_named_replacements_are_made_everywhere_and_in_any_case(tmp_path):
     # What was missing is missing still.
     assert cut.answer.header("content-length") == b"%d" % (len(wanted) + 9)
     assert [word for word in ("web-0", "contoso", "ller") if word in written] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "written"),
+    [
+        ("R&D", r"R\u0026D"),
+        ("R&D", "r%26d"),
+        ("my-vm", r"my\u002Dvm"),
+        ("my-vm", r"\u006d\u0079\u002d\u0076\u006d"),
+        ("a/b", r"a\/b"),
+        ("a/b", "a%2Fb"),
+        ("my vm", "my+vm"),
+        ("my vm", "MY%20VM"),
+        ("m\u00fcller", r"M\u00DCLLER"),
+        ("m\u00fcller", "M%C3%9Cller"),
+        ("\U0001f680", r"\ud83d\ude80"),
+        ("a\\b%", r"a\\b%25"),
+        ('say "x"', r"say \"x\""),
+    ],
+)
+def test_a_name_is_found_however_it_is_escaped(tmp_path, old, written):
+    """Each letter by itself, as JSON or an address may write it."""
+    asked = Asked("GET", f"/metadata?owner={written}")
+    with answering(http(f'{{"a":"{written}"}}'.encode())) as url:
+        recorded(tmp_path / "a", url, asked, names=PrivateNames([(old, "new")]))
+    (one,) = Recording(tmp_path / "a").exchanges()
+
+    assert (one.asked.target, one.answer.body) == ("/metadata?owner=new", b'{"a":"new"}')
 
 
 def test_what_is_packed_is_left_out(tmp_path):

@@ -67,6 +67,11 @@ def _what_it_does(group: "argparse._ArgumentGroup") -> None:
         help=f"which it acknowledges (all of {', '.join(EventType)})",
     )
     group.add_argument(
+        "--first-leads",
+        action="store_true",
+        help="what names several VMs it leaves to the first of them, as Azure suggests",
+    )
+    group.add_argument(
         "--once", action="store_true", help="it asks once and ends: run it anew for each poll"
     )
     group.add_argument(
@@ -101,7 +106,7 @@ def _what_is_played(group: "argparse._ArgumentGroup") -> None:
 
 
 def _what_is_told(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument("--junit", type=Path, metavar="FILE", help="write the report as JUnit XML")
+    group.add_argument("--junit", type=_file, metavar="FILE", help="write the report as JUnit XML")
     group.add_argument("--json", action="store_true", help="the report as JSON, at the end")
     group.add_argument(
         "--verbose", action="store_true", help="show all that it printed, also where it survived"
@@ -119,6 +124,12 @@ def _types(text: str) -> frozenset[EventType]:
             all_types = ", ".join(EventType)
             raise argparse.ArgumentTypeError(f"{word!r} is no type of event; there are {all_types}")
     return frozenset(known[word.lower()] for word in words)
+
+
+def _file(text: str) -> Path:
+    if text == "-":
+        raise argparse.ArgumentTypeError("the table goes to standard output; give a file")
+    return Path(text)
 
 
 # ---- Running ----
@@ -163,6 +174,7 @@ def _declared(options: argparse.Namespace) -> "Declared":
         poll_seconds=options.poll_seconds,
         acknowledges=not options.no_acknowledge,
         types=options.types,
+        first_leads=options.first_leads,
         once=options.once,
         patience=options.patience,
         stall_seconds=options.stall_seconds,

@@ -241,10 +241,12 @@ class Connection(asyncio.Protocol):
             self._take(read, caller)
             return
         faults.spoiled[fault.kind] += 1
+        if request.target is Target.EVENTS:
+            # A fault is none of the law's: as far as it knows this VM listens.
+            self.worker.heard(caller, self.worker.monotonic())
         answer = stand_in(fault)
         if answer is None:
             self._observe(request, NO_ANSWER)
-        if answer is None:
             self._close()
         else:
             self._write(request, answer)

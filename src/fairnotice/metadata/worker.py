@@ -155,10 +155,14 @@ class Worker:
         answers = self.faulted.answers(caller) if self.faults.on else None
         return (answers or caller.page.answers)[version]
 
-    def served(self, request: Request, caller: Caller, shown: Reply, now: float) -> None:
-        """A request for the document was answered 200 or 304 on the long way: it counts."""
+    def heard(self, caller: Caller, now: float) -> None:
+        """A VM has asked for the document on the long way: its scope is enabled, or stays so."""
         caller.asked_at = now
         self.board.heard(caller.page, now)
+
+    def served(self, request: Request, caller: Caller, shown: Reply, now: float) -> None:
+        """A request for the document was answered 200 or 304 on the long way: it counts."""
+        self.heard(caller, now)
         if request.post:
             return
         self._long_polls += 1

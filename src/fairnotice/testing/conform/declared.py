@@ -31,6 +31,8 @@ class Declared(NamedTuple):
     # Whether it acknowledges at all, or only watches; and which types of event.
     acknowledges: bool = True
     types: frozenset[EventType] = frozenset(EventType)
+    # Where an event names several VMs it leaves it to the first of them, as Azure suggests.
+    first_leads: bool = False
     # It asks once and ends: it is run anew each `poll_seconds`.
     once: bool = False
     # What it should do within so many of its intervals it has done, or it does not do it.

@@ -115,7 +115,7 @@ def _failure(situation: Situation, scene: Scene) -> str:
         situation.play(scene)
         scene.has_manners()
     except NotSurvived as failed:
-        return f"{failed} {situation.right}"
+        return f"{failed} {failed.right or situation.right}"
     return ""
 
 

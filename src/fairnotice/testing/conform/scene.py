@@ -3,7 +3,8 @@
 Each requirement returns when it is met, and raises NotSurvived with a sentence where it is not.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from threading import Event
 from types import TracebackType
@@ -15,7 +16,7 @@ from fairnotice.testing.clouds.handles import CloudEvent, CloudNode, Impact
 from fairnotice.testing.conform.declared import BURST, Declared
 from fairnotice.testing.conform.endpoint import Endpoint
 from fairnotice.testing.conform.process import ClientProcess, Guest
-from fairnotice.testing.conform.watch import Watch
+from fairnotice.testing.conform.watch import Seen, Watch
 from fairnotice.wire.document import knows
 from fairnotice.words import EventType
 
@@ -27,8 +28,21 @@ BAD_REQUEST = 400
 TOO_MANY = 429
 
 
+# What is right in every situation.
+PAUSE = "Pause between requests, also after errors: Azure recommends a second."
+SEND_THE_HEADER = "Send Metadata: true with every request."
+KNOWN_VERSIONS = "Ask with an api-version that is served; the newest-versions of a 400 are."
+KNOWN_IDS = "Send the EventId as the document shows it, in StartRequests."
+NOT_DECLARED = "Leave acknowledging to others, or do not say that it only watches."
+
+
 class NotSurvived(AssertionError):
     """The client did what it should not, or not what it should; in a sentence."""
+
+    def __init__(self, what: str, right: str = "") -> None:
+        super().__init__(what)
+        # What would have been right, where it is not what the situation is about.
+        self.right = right
 
 
 class Scene:
@@ -39,6 +53,8 @@ class Scene:
         self.vm = vm
         # What has happened last, to be said where the client did not survive it.
         self._since = "it was started"
+        # What it must leave alone to the end, and why.
+        self._forbidden: list[tuple[CloudEvent, str]] = []
         with ExitStack() as stack:
             self.cloud = stack.enter_context(Cloud(fleet))
             self.watch = Watch(self.cloud, vm, interrupted)
@@ -86,7 +102,15 @@ class Scene:
         if kind is EventType.FREEZE:
             return self.maintain(name)
         handle = self.cloud.vm(name)
-        return handle.redeploy() if kind is EventType.REDEPLOY else handle.restart()
+        announced = {
+            EventType.REBOOT: handle.restart,
+            EventType.REDEPLOY: handle.redeploy,
+            EventType.PREEMPT: handle.evict,
+            EventType.TERMINATE: handle.delete,
+        }
+        event = announced[kind]()
+        assert event is not None, "where one is deleted its scale set has terminate notification"
+        return event
 
     def maintain(
         self, vm: str = "", impact: Impact = "freeze", duration_seconds: int = 9
@@ -137,7 +161,7 @@ class Scene:
                 return self._silent(0, seconds)
             return (
                 f"It did not acknowledge the {event.type} of {self.vm} within {seconds:.0f} s "
-                f"after {self._since}, though it asked {polls} times.{self._blind_to(event)}"
+                f"after {self._since}, though it asked {_times(polls)}.{self._blind_to(event)}"
             )
 
         self.require(lambda: self.watch.has_acknowledged(event.id), seconds, why)
@@ -159,9 +183,18 @@ class Scene:
         )
 
     def leaves_alone(self, event: CloudEvent, why: str) -> None:
-        """It looks at this event a few times and does not give its go-ahead."""
+        """It looks at this event a few times and does not give its go-ahead, nor later."""
+        self.forbid(event, why)
         self.polls_on(POLLS_TO_SEE)
         self.has_left_alone(event, why)
+
+    def forbid(self, event: CloudEvent, why: str) -> None:
+        """From now on it does not give its go-ahead for this event; it is looked at in the end."""
+        self._forbidden.append((event, why))
+
+    def looks_on(self) -> None:
+        """It has asked as often as it may before it does what it does at all."""
+        self._polls(math.ceil(self.declared.patience), 2 * self.declared.patience_seconds)
 
     def has_left_alone(self, event: CloudEvent, why: str) -> None:
         """It has not given its go-ahead for this event until now."""
@@ -196,20 +229,42 @@ class Scene:
 
     def has_manners(self) -> None:
         """Nothing that it did on the way was wrong: it did not hammer, nor send what is refused."""
+        for event, why in self._forbidden:
+            self.has_left_alone(event, why)
         seen = list(self.watch.seen)
         if self.watch.burst(self.declared.requests_per_second_max) > BURST:
             raise NotSurvived(
                 f"It asked {self.watch.most_within(1.0)} times within a second, and went on so; "
-                "Azure answers 429 to more than 5 requests a second."
+                "Azure answers 429 to more than 5 requests a second.",
+                PAUSE,
             )
         if any(one.headless for one in seen):
-            raise NotSurvived("It asked without the header Metadata: true, and was answered 400.")
-        refused = [one for one in seen if one.for_events and one.status == BAD_REQUEST]
+            told = "It asked without the header Metadata: true, and was answered 400."
+            raise NotSurvived(told, SEND_THE_HEADER)
+        refused = self._refused(seen)
         if refused:
-            what = "acknowledged with what was" if refused[0].post else "asked with what was"
-            raise NotSurvived(f"It {what} refused: {len(refused)} times 400.")
+            post = refused[0].post
+            what = "acknowledged with what was" if post else "asked with what was"
+            right = KNOWN_IDS if post else KNOWN_VERSIONS
+            raise NotSurvived(f"It {what} refused: 400 {_times(len(refused))}.", right)
         if not self.declared.acknowledges and any(one.post for one in seen):
-            raise NotSurvived("It acknowledged, though it was said only to watch.")
+            raise NotSurvived("It acknowledged, though it was said only to watch.", NOT_DECLARED)
+
+    def _refused(self, seen: Sequence[Seen]) -> list[Seen]:
+        """What was answered 400, but for a first poll that asks which api-versions there are.
+
+        That is how the versions of Azure are found; one that is run anew each time finds them anew.
+        """
+        refused = []
+        may_learn = True
+        for one in seen:
+            if one.polled:
+                may_learn = self.declared.once
+            elif one.for_events and one.status == BAD_REQUEST:
+                if not (may_learn and one.of_unknown_version):
+                    refused.append(one)
+                may_learn = False
+        return refused
 
     # ---- Waiting ----
 
@@ -231,8 +286,9 @@ class Scene:
 
     def _is_over(self) -> bool:
         """Whether nothing can come of it any more."""
-        headless = any(one.headless for one in list(self.watch.seen))
-        return headless or self.client.exit_code is not None
+        seen = list(self.watch.seen)
+        turned_away = any(one.headless for one in seen) or bool(self._refused(seen))
+        return turned_away or self.client.exit_code is not None
 
     def _more(self, count: Callable[[], int], times: int, seconds: float) -> None:
         """So many times more within so long."""
@@ -253,6 +309,10 @@ class Scene:
         how_often = {0: "It did not ask again", 1: "It asked only once more"}.get(times)
         how_often = how_often or f"It asked only {times} times more"
         return f"{how_often} within {seconds:.0f} s after {self._since}."
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _named(event: CloudEvent) -> str:

@@ -20,20 +20,6 @@ def _announced(scene: Scene, kind: EventType) -> None:
     scene.polls_on(1)
 
 
-def _preempt(scene: Scene) -> None:
-    scene.begin()
-    scene.tell("a Preempt was announced, 30 s ahead")
-    scene.decides(scene.cloud.vm(scene.vm).evict())
-
-
-def _terminate(scene: Scene) -> None:
-    scene.begin()
-    event = scene.cloud.vm(scene.vm).delete()
-    assert event is not None, "the scale set has terminate notification"
-    scene.tell("a Terminate was announced")
-    scene.decides(event)
-
-
 def _maintained(scene: Scene, impact: Impact, duration_seconds: int) -> None:
     scene.begin()
     scene.tell("maintenance of its node was announced")
@@ -70,6 +56,17 @@ def _two_at_once(scene: Scene) -> None:
     both = (scene.announce(kind=EventType.REBOOT), scene.maintain())
     for event in both:
         scene.decides(event)
+
+
+def _same_type(scene: Scene) -> None:
+    scene.begin()
+    first = scene.maintain(impact="reboot")
+    scene.tell("a Reboot that the platform needs was announced")
+    scene.decides(first)
+    # Others are on its node, so the first is Scheduled still.
+    second = scene.announce(kind=EventType.REBOOT)
+    scene.tell("a second Reboot was announced while the first was Scheduled")
+    scene.decides(second)
 
 
 def _during_another(scene: Scene) -> None:
@@ -225,7 +222,7 @@ TYPES = (
         "A Spot VM is taken away in 30 s, with an empty Description; shown from 2017-11-01 on.",
         "Acknowledge it at once, or use the 30 s.",
         "Versions",
-        _preempt,
+        partial(_announced, kind=EventType.PREEMPT),
         acknowledging=True,
         vm="spot_0",
     ),
@@ -234,7 +231,7 @@ TYPES = (
         "An instance of a scale set is going to be deleted; shown from 2019-01-01 on.",
         "Acknowledge it when it is drained.",
         "Versions",
-        _terminate,
+        partial(_announced, kind=EventType.TERMINATE),
         acknowledging=True,
         vm="batch_0",
     ),
@@ -266,6 +263,14 @@ SITUATIONS = (
         "Go through all of Events, and acknowledge each of its own.",
         DOCUMENT,
         _two_at_once,
+        acknowledging=True,
+    ),
+    Situation(
+        "two-of-a-type",
+        "A second Reboot is announced while the first, acknowledged, is Scheduled still.",
+        "Know events by their EventId, never by their type: acknowledge each.",
+        "Azure's users: two Reboots of one VM in one document",
+        _same_type,
         acknowledging=True,
     ),
     Situation(

@@ -1,5 +1,8 @@
 """Situations about whom an event names: the client's VM, others of its scope, or both."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 from fairnotice.testing.conform.scene import Scene
 from fairnotice.testing.conform.situation import Situation
 from fairnotice.words import EventType
@@ -8,7 +11,7 @@ NOT_NAMED = "which does not name it"
 
 
 def _fleet() -> str:
-    """Two VMs on one node and in one update domain, so that one event names both; and neighbours.
+    """Three VMs on one node and in one update domain, so that one event names all; and neighbours.
 
     Their names hold each other. There are nodes to spare, so that each may be redeployed.
     """
@@ -19,7 +22,13 @@ def _fleet() -> str:
     vms = "".join(
         f'[[vm]]\nname = "{name}"\nnode = "node-{number}"\n'
         f'availability_set = "web"\nupdate_domain = {number}\n'
-        for name, number in (("web-0", 0), ("web-03", 0), ("web-01", 1), ("web", 2))
+        for name, number in (
+            ("web-0", 0),
+            ("web-02", 0),
+            ("web-03", 0),
+            ("web-01", 1),
+            ("web", 2),
+        )
     )
     return f'{nodes}[[availability_set]]\nname = "web"\n{vms}'
 
@@ -27,59 +36,48 @@ def _fleet() -> str:
 NEIGHBOURS = _fleet()
 
 
-def _other(scene: Scene, *others: str) -> None:
-    """Events that name others are left alone, and its own is still seen afterwards."""
+def _beside(*others: tuple[str, EventType | None]) -> Callable[[Scene], None]:
+    """Events that name others are left alone, and its own is still seen meanwhile."""
+    return partial(_play_beside, others=others)
+
+
+def _play_beside(scene: Scene, others: Sequence[tuple[str, EventType | None]]) -> None:
     scene.begin()
-    for other in others:
-        scene.tell(f"an event was announced that names {other} alone")
-        scene.leaves_alone(scene.announce(other), NOT_NAMED)
+    for vm, kind in others:
+        event = scene.announce(vm, kind)
+        scene.tell(f"a {event.type} was announced that names {vm} alone")
+        scene.leaves_alone(event, NOT_NAMED)
     scene.tell("an event was announced that names it")
     scene.recovers()
-
-
-def _of_another(scene: Scene) -> None:
-    _other(scene, "web-1")
-
-
-def _similar(scene: Scene) -> None:
-    _other(scene, "web-01", "web")
-
-
-def _in_a_scale_set(scene: Scene) -> None:
-    _other(scene, "batch_1")
-
-
-def _in_a_cloud_service(scene: Scene) -> None:
-    _other(scene, "FrontEnd_IN_1")
+    # It may take its time to acknowledge its own, so also what it should not.
+    scene.looks_on()
 
 
 def _own_among_others(scene: Scene) -> None:
     scene.begin()
-    others = [scene.announce("web-1"), scene.announce("web-2")]
+    for vm in ("web-1", "web-2"):
+        scene.forbid(scene.announce(vm), NOT_NAMED)
     scene.tell("an event that names it was announced together with others")
     scene.recovers()
-    for event in others:
-        scene.has_left_alone(event, NOT_NAMED)
 
 
 def _five(scene: Scene) -> None:
     scene.begin()
-    others = [
-        scene.announce(vm, kind)
-        for vm in ("web-1", "web-2")
-        for kind in (EventType.REBOOT, EventType.REDEPLOY)
-    ]
+    for vm in ("web-1", "web-2"):
+        for kind in (EventType.REBOOT, EventType.REDEPLOY):
+            scene.forbid(scene.announce(vm, kind), NOT_NAMED)
     scene.tell("five events were shown, of which the last names it")
     scene.recovers()
-    for event in others:
-        scene.has_left_alone(event, NOT_NAMED)
 
 
 def _shared(scene: Scene) -> None:
     scene.begin()
     [event] = scene.cloud.node("node-0").maintain()
-    scene.tell("an event was announced that names it and another")
-    scene.decides(event)
+    scene.tell(f"an event was announced that names {' and '.join(event.resources)}")
+    if scene.declared.first_leads and event.resources[0] != scene.vm:
+        scene.leaves_alone(event, "which it was said to leave to the first of them")
+    else:
+        scene.decides(event)
 
 
 BY_NAME = "Acknowledge only events with its own name in Resources; all of a scope see all of them."
@@ -87,10 +85,22 @@ BY_NAME = "Acknowledge only events with its own name in Resources; all of a scop
 SITUATIONS = (
     Situation(
         "of-another",
-        "An event names another VM of its availability set.",
+        "A Reboot, a Redeploy and a Freeze name another VM of its availability set.",
         BY_NAME,
         "The document",
-        _of_another,
+        _beside(
+            ("web-1", EventType.REBOOT),
+            ("web-1", EventType.REDEPLOY),
+            ("web-1", EventType.FREEZE),
+        ),
+    ),
+    Situation(
+        "preempt-of-another",
+        "Another Spot VM of its scale set is taken away.",
+        BY_NAME,
+        "The document",
+        _beside(("spot_1", EventType.PREEMPT)),
+        vm="spot_0",
     ),
     Situation(
         "own-among-others",
@@ -108,7 +118,7 @@ SITUATIONS = (
     ),
     Situation(
         "shared",
-        "One event names it, first, and another VM on the same node.",
+        "One event names it, first, and two other VMs on the same node.",
         "Look for its name anywhere in Resources; one approval counts for all who are named.",
         "Approving",
         _shared,
@@ -116,19 +126,29 @@ SITUATIONS = (
         fleet=NEIGHBOURS,
     ),
     Situation(
+        "shared-not-first",
+        "One event names three VMs on the same node: it is neither the first nor the last.",
+        "Look for its name anywhere in Resources; or say that the first leads.",
+        "Approving",
+        _shared,
+        acknowledging=True,
+        vm="web-02",
+        fleet=NEIGHBOURS,
+    ),
+    Situation(
         "similar-names",
         "Events name web-01 and web while it is web-0.",
         "Compare whole names, not parts of them.",
         "a client in use looks for a part of the name",
-        _similar,
+        _beside(("web-01", None), ("web", None)),
         fleet=NEIGHBOURS,
     ),
     Situation(
         "in-a-scale-set",
-        "It is batch_0 of a scale set: the host name is another. An event names batch_1.",
+        "It is batch_0 of a scale set: the host name is another. batch_1 is going to be deleted.",
         "Take its name from /metadata/instance/compute/name, not from the host name.",
         "The instance document",
-        _in_a_scale_set,
+        _beside(("batch_1", EventType.TERMINATE)),
         vm="batch_0",
     ),
     Situation(
@@ -136,7 +156,7 @@ SITUATIONS = (
         "It is FrontEnd_IN_0 of a cloud service. An event names FrontEnd_IN_1.",
         "Take its name from /metadata/instance/compute/name, not from the host name.",
         "The instance document",
-        _in_a_cloud_service,
+        _beside(("FrontEnd_IN_1", None)),
         vm="FrontEnd_IN_0",
     ),
 )

@@ -1,7 +1,7 @@
 """Situations in which nothing but asking is required: how often, with what, and how patiently."""
 
 from fairnotice.metadata.faults import FaultKind
-from fairnotice.testing.conform.scene import Scene
+from fairnotice.testing.conform.scene import PAUSE, Scene
 from fairnotice.testing.conform.situation import Situation
 
 # Longer than anybody waits: the answer does not come.
@@ -74,7 +74,7 @@ SITUATIONS = (
     Situation(
         "calm",
         "Nothing is announced, and it is counted how often it asks.",
-        "Pause between polls: once a second is what Azure recommends.",
+        PAUSE,
         "Errors (429)",
         _calm,
     ),

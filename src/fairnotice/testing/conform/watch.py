@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from fairnotice.clock import SystemClock
 from fairnotice.errors import Unavailable
-from fairnotice.metadata.faults import FaultKind
-from fairnotice.metadata.request import METADATA_HEADER, Request, Target
+from fairnotice.metadata.request import API_VERSION, METADATA_HEADER, Request, Target
 from fairnotice.testing.clouds.cloud import Cloud
 
 READ = (200, 304)
@@ -30,6 +29,8 @@ class Seen(NamedTuple):
     status: int
     # What was wrong with it: it came without Metadata: true.
     headless: bool
+    # It was a poll with an api-version that is not served, and was told which are.
+    of_unknown_version: bool
     # It said which document it knows.
     conditional: bool
 
@@ -61,7 +62,6 @@ class Watch:
         # So many acknowledgements more are answered 503.
         self.refusing = 0
         self.clock = SystemClock()
-        self._cloud = cloud
         self._interrupted = interrupted
         self._something = Condition()
         self._note_before = cloud.core.worker.observer
@@ -82,6 +82,7 @@ class Watch:
                 post=request.post,
                 status=status,
                 headless=request.late is METADATA_HEADER,
+                of_unknown_version=request.late is API_VERSION and not request.post,
                 conditional=bool(request.etags),
             )
         )
@@ -117,7 +118,7 @@ class Watch:
     @property
     def asked(self) -> int:
         """How many requests have come, also those that were answered with nothing."""
-        return len(self.seen) + self._cloud.core.worker.faults.spoiled[FaultKind.DROPPED]
+        return len(self.seen)
 
     @property
     def polls(self) -> int:

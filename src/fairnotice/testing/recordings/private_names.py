@@ -8,8 +8,9 @@ cannot be read as a document keeps its shape, and of its words only the public o
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
 from json.encoder import encode_basestring
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from fairnotice.engine.kinds import KINDS
 from fairnotice.testing.recordings.recording import Answer, Asked, Exchange, key_of
@@ -32,7 +33,15 @@ _INSTANT = re.compile(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT")
 _AZURE_WORD = re.compile(rf"(?!.*{_GUID.pattern})[\w.-]{{0,64}}", re.ASCII)
 # A number that is somebody's is longer.
 _SHORT_NUMBER = re.compile(r"-?\d{1,4}")
-_VERSION = re.compile(r"\d{4}-\d\d-\d\d")
+_STATUS_LINE = re.compile(r"(HTTP/\d\.\d \d{3})( ?)(.*)", re.DOTALL)
+_PHRASES = frozenset(status.phrase for status in HTTPStatus)
+# What Azure and this endpoint call themselves in the header Server.
+_SERVER = re.compile(r"(?:IMDS|Microsoft-IIS)/(?:fairnotice-)?[\d.]+")
+# What is asked for by these parameters.
+_PUBLIC_PARAMETERS = {
+    "api-version": re.compile(r"\d{4}-\d\d-\d\d(?:-preview)?|latest", re.IGNORECASE),
+    "format": re.compile("json|text", re.IGNORECASE),
+}
 
 # Elements of the two documents whose values are Azure's own words.
 _PUBLIC_KEYS = frozenset(
@@ -60,6 +69,27 @@ _PUBLIC_HEADERS = re.compile(
     "accept|allow|cache-control|connection|content-length|content-type|date|expires|keep-alive|"
     "last-modified|metadata|pragma|retry-after|transfer-encoding|vary"
 )
+# Words in the values of these. A VM may be called like one of them: nobody sees that it is.
+_HEADER_WORDS = frozenset(
+    "Accept age alive application cache charset chunked close connection control delete encoding "
+    "etag get gzip head html identity if json keep language match max metadata modified must no "
+    "none octet options origin patch plain post prefer private proxy public put q revalidate since "
+    "store stream text timeout true utf xml".lower().split()
+)
+# Parts of the paths below /metadata: the documents, and the elements of the VM's own.
+_PATH_WORDS = frozenset(
+    "metadata scheduledevents versions instance attested document identity info oauth2 token "
+    "loadbalancer compute network interface ipv4 ipv6 ipAddress privateIpAddress publicIpAddress "
+    "subnet address prefix macAddress additionalCapabilities customData diskSizeGB "
+    "extendedLocation hibernationEnabled host hostGroup id isHostCompatibilityLayerVm "
+    "isVmInStandbyPool name osProfile adminUsername computerName disablePasswordAuthentication "
+    "placementGroupId plan product publicKeys keyData path resourceGroupName resourceId "
+    "securityProfile encryptionAtHost secureBootEnabled virtualTpmEnabled securityType "
+    "storageProfile dataDisks imageReference managedDisk osDisk resourceDisk size image uri vhd "
+    "lun writeAcceleratorEnabled subscriptionId tags tagsList userData value "
+    "virtualMachineScaleSet vmId vmScaleSetName isUltraDisk bytesPerSecondThrottle "
+    "opsPerSecondThrottle ultraSSDEnabled".lower().split()
+) | (_PUBLIC_KEYS - {"api-version"})
 _KINDS = {
     "name": "vm",
     "resources": "vm",
@@ -100,10 +130,14 @@ class PrivateNames:
         # Names are found in the path and in bodies, so these are first.
         target = self._target(asked.target)
         body = self._body(asked.body, "")
-        text = b"" if _is_packed(answer) else self._body(answer.body, name)
+        if not answer.head and answer.body.startswith(b"HTTP/"):
+            # It was cut off in its head.
+            text = b"\r\n".join(self._head(answer.body.split(b"\r\n"), 0))
+        else:
+            text = b"" if _is_packed(answer) else self._body(answer.body, name)
         moved = len(text) - len(answer.body)
         longer = len(body) - len(asked.body)
-        head = tuple(self._header(line, moved) for line in answer.head)
+        head = self._head(answer.head, moved)
         sent = tuple(self._header(line, longer) for line in asked.head)
         return exchange._replace(
             asked=Asked(asked.method, target, sent, body),
@@ -121,35 +155,57 @@ class PrivateNames:
         if self._anonymise:
             path, mark, query = target.partition("?")
             segments = path.split("/")
-            if len(segments) > _NAMED and segments[1].lower() == "vm":
-                segments[_NAMED] = self._stand_in("vm", unquote(segments[_NAMED]))
-            elif segments[1:2] != ["metadata"]:
-                segments = [_WORD.sub(_masked, segment) for segment in segments]
+            named = len(segments) > _NAMED and segments[1].lower() == "vm"
+            kept = segments[: _NAMED + 1] if named else []
+            if named:
+                kept[_NAMED] = self._stand_in("vm", unquote(kept[_NAMED]))
+            segments = [*kept, *map(_path_segment, segments[len(kept) :])]
             pairs = (self._pair(pair) for pair in query.split("&"))
             target = "/".join(segments) + mark + "&".join(pairs)
         return self._replace_given(target)
 
     def _pair(self, pair: str) -> str:
         name, mark, value = pair.partition("=")
-        public = name.lower() in ("api-version", "format") and len(value) < len(_ANY_GUID)
-        return pair if public or not value else name + mark + self._hidden("", value)
+        form = _PUBLIC_PARAMETERS.get(name.lower())
+        if form is None:
+            name = _WORD.sub(_masked, name)
+        elif form.fullmatch(value):
+            return pair
+        return name + mark + (self._hidden("", value) if value else "")
+
+    def _head(self, lines: Sequence[bytes], moved: int) -> tuple[bytes, ...]:
+        headers = (self._header(line, moved) for line in lines[1:])
+        return (*map(self._status_line, lines[:1]), *headers)
+
+    def _status_line(self, line: bytes) -> bytes:
+        text = _text(line)
+        if self._anonymise:
+            found = _STATUS_LINE.fullmatch(text)
+            if found is None:
+                text = self._masked(text)
+            elif found[3] not in _PHRASES:
+                text = found[1] + found[2] + self._masked(found[3])
+        return _bytes(self._replace_given(text))
 
     def _header(self, line: bytes, moved: int) -> bytes:
         name, colon, value = line.partition(b":")
         low = name.strip().lower().decode("latin-1")
-        if not colon:
-            # The status line; its words are the protocol's.
-            return self._replace_given(line.decode("latin-1")).encode("latin-1", "replace")
+        if not colon or line[:1].isspace():
+            # No header, or what goes on from the line before.
+            text = _text(line)
+            return _bytes(self._replace_given(self._masked(text) if self._anonymise else text))
         if low == "content-length" and value.strip().isdigit():
             # Also of an answer that broke off: what was missing is missing still.
             return b"%s: %d" % (name, int(value) + moved)
-        text = value.decode("utf-8", "surrogateescape")
-        if self._anonymise and not _PUBLIC_HEADERS.fullmatch(low):
+        text = _text(value)
+        if self._anonymise and _PUBLIC_HEADERS.fullmatch(low):
+            text = text if _INSTANT.fullmatch(text.strip()) else _BYTE.sub("\udcff", _known(text))
+        elif self._anonymise:
             text = " " + self._unknown_header(low, text.strip())
-        return name + colon + self._replace_given(text).encode("utf-8", "surrogateescape")
+        return name + colon + _bytes(self._replace_given(text))
 
     def _unknown_header(self, name: str, value: str) -> str:
-        if value.startswith(("IMDS", "Microsoft-IIS")) or value == _AZURE_ADDRESS:
+        if (name == "server" and _SERVER.fullmatch(value)) or value == _AZURE_ADDRESS:
             return value
         if name == "etag":
             return f'"{self._stand_in("etag", value)}"'
@@ -159,10 +215,10 @@ class PrivateNames:
         return self._masked(value)
 
     def _body(self, body: bytes, leaf: str) -> bytes:
-        text = body.decode("utf-8", "surrogateescape")
+        text = _text(body)
         if self._anonymise:
             text = self._anonymous(text, leaf)
-        return self._replace_given(text).encode("utf-8", "surrogateescape")
+        return _bytes(self._replace_given(text))
 
     # ---- All that is private ----
 
@@ -195,7 +251,7 @@ class PrivateNames:
         public = value in _PUBLIC_VALUES or value in _SENTENCES or _INSTANT.fullmatch(value)
         if public or (key.lower() in _PUBLIC_KEYS and _AZURE_WORD.fullmatch(value)):
             return value
-        if _SHORT_NUMBER.fullmatch(value) or _VERSION.fullmatch(value):
+        if _SHORT_NUMBER.fullmatch(value):
             return value
         if value.lower().startswith("/subscriptions/"):
             return "/".join(map(self._segment, value.split("/")))
@@ -229,9 +285,44 @@ class PrivateNames:
 
 
 def _everywhere(old: str) -> re.Pattern[str]:
-    """A name in any case, also as JSON and as addresses write it."""
-    forms = dict.fromkeys((old, json.dumps(old)[1:-1], encode_basestring(old)[1:-1], quote(old)))
-    return re.compile("|".join(map(re.escape, forms)), re.IGNORECASE)
+    """A name in any case, each letter of it also as JSON and as addresses may write it."""
+    return re.compile("".join(map(_however_written, old)), re.IGNORECASE)
+
+
+def _however_written(letter: str) -> str:
+    """A pattern: what is escaped before what is not, since a backslash begins an escape."""
+    forms = [r"\/"] if letter == "/" else []
+    for one in {letter, letter.lower(), letter.upper()}:
+        pairs = one.encode("utf-16-be", "surrogatepass").hex()
+        forms += ["".join(rf"\u{pairs[at : at + 4]}" for at in range(0, len(pairs), 4))]
+        forms += ["".join(f"%{byte:02x}" for byte in _bytes(one))]
+        forms += [encode_basestring(one)[1:-1], one]
+    forms += ["+"] if letter == " " else []
+    return f"(?:{'|'.join(map(re.escape, dict.fromkeys(forms)))})"
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _path_segment(segment: str) -> str:
+    """A part of a path: it stays where it is the name of a document or of an element."""
+    public = segment.lower() in _PATH_WORDS or _SHORT_NUMBER.fullmatch(segment)
+    return segment if public else _WORD.sub(_masked, segment)
+
+
+def _known(text: str) -> str:
+    """The words of HTTP in the value of a header, and an x for each letter of the others."""
+
+    def replaced(found: re.Match[str]) -> str:
+        public = found[0].lower() in _HEADER_WORDS or _SHORT_NUMBER.fullmatch(found[0])
+        return found[0] if public else "x" * len(found[0])
+
+    return _WORD.sub(replaced, text)
 
 
 class _Pairs(list[tuple[str, object]]):

@@ -36,6 +36,7 @@ _ANSWER_BYTES_MAX = 4 * 1024 * 1024
 _RECEIVE_BYTES = 64 * 1024
 _CONTINUE = 100
 _NO_BODY = (204, 304)
+_BEGINNING = b"HTTP/"
 _END = b"\r\n\r\n"
 # Of a client's request: these belong to its connection, and with these an answer would not be
 # whole (304) or not readable (gzip).
@@ -120,10 +121,12 @@ def _received(
 def read_answer(raw: bytes, method: str, *, ended: bool) -> Answer | None:
     """The answer that these bytes are; None while more may come. `ended`: nothing more comes."""
     head, end, rest = raw.partition(_END)
-    if not end or not raw.startswith(b"HTTP/"):
+    if not end or not raw.startswith(_BEGINNING):
         if not ended:
             return None
-        return Answer((), raw, Failure.GARBAGE if raw else Failure.DROPPED)
+        # Also nothing at all is the beginning of an answer.
+        begun = raw[: len(_BEGINNING)] == _BEGINNING[: len(raw)]
+        return Answer((), raw, Failure.DROPPED if begun else Failure.GARBAGE)
     answer = Answer(tuple(head.split(b"\r\n")))
     if answer.status == _CONTINUE:
         return read_answer(rest, method, ended=ended)
