@@ -48,7 +48,7 @@ format: install ## let ruff write the format and the sure fixes
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-test: check ## check, then every test and every branch of the law (6 min)
+test: check ## check, then every test and every branch of the law (9 min)
 	@scripts/test-tools
 	$(PY) -m pytest -n $(JOBS) --cov --cov-report=term-missing
 
@@ -70,7 +70,7 @@ soak: install ## the long repeats: ten times the seeds, fresh chance, 700 kills
 diagram: install ## draw docs/reference/states.md from engine/transitions.py
 	$(PY) scripts/diagram.py
 
-reference: install ## write docs/reference/{commands,settings,api,situations}.md from the code
+reference: install ## write the generated pages of docs/reference/ from the code
 	$(PY) scripts/reference.py
 
 picture: install ## draw docs/pictures/event-watch.svg from a real service

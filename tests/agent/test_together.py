@@ -92,7 +92,7 @@ def test_at_a_rendezvous_a_dead_leader_is_replaced(tmp_path, cloud):
         assert "prepare one" in disks["b"].wrote
         cloud.run_until(one, "Completed")
         cloud.wait_until(lambda: disks["b"].over and disks["c"].over)
-        assert place.who(shown) == {"a"}
+        cloud.wait_until(lambda: place.who(shown) == {"a"})
     with thread(disks["a"], cloud.url_for("a")):
         cloud.wait_until(lambda: disks["a"].over)
         cloud.wait_until(lambda: not place.who(shown))
