@@ -223,6 +223,17 @@ def test_how_a_scope_is_called_is_written_where_it_is_looked_for(kind):
         assert f"`{form}`" in (text or "")
 
 
+def test_every_number_was_measured_by_a_file_that_is_there():
+    """Each row of a table of numbers has a figure with its unit, and the file that prints it."""
+    rows = re.findall(r"\|([^|\n]*)\| `(bench/\w+\.py)` \|$", specification(), re.MULTILINE)
+
+    assert len(rows) > 30
+    assert [
+        cell for cell, _ in rows if not re.search(r"\d", cell) or re.search(r"[A-Z]\d", cell)
+    ] == []
+    assert {path for _, path in rows if not (ROOT / path).is_file()} == set()
+
+
 # ---- Compatibility ----
 
 
