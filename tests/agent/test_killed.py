@@ -71,7 +71,7 @@ def whole_life(home, cloud, moment):
             cloud.wait_until(lambda: cloud.approvals)
             cloud.run_until(event, "Completed")
         kill_at(home, agent, moment)
-    cut_off = journal.read(home.state)[event.id].cut_off
+    cut_off = journal.read(home.state)[event.id].cut_off is not None
     home.ready.unlink(missing_ok=True)
     if moment.gone:
         cloud.run_until(event, "Completed")
