@@ -188,5 +188,5 @@ def _owed(record: Record, handler: str) -> bool:
     """
     step = record.step(Phase.RECOVER, handler)
     if step is not None:
-        return record.course.recover_again and step.outcome is Outcome.UNKNOWN
+        return handler in record.course.recover_again and step.outcome is Outcome.UNKNOWN
     return record.begun(handler) or (handler not in record.course.prepare and record.any_begun)
