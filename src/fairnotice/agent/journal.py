@@ -6,6 +6,7 @@ at the end, and had not been acted on: it is cut off. Damage anywhere else is no
 
 import json
 import os
+import threading
 from binascii import crc32
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fairnotice.agent import records as law
+from fairnotice.agent.handlers.marks import Marks
 from fairnotice.agent.records import Line, Record, Records
 from fairnotice.clock import Clock
 from fairnotice.errors import AgentRuns, JournalDamaged, Unavailable
@@ -24,6 +26,9 @@ LOCK = "agent.lock"
 KEPT = timedelta(days=2)
 # So many lines, and the file is written anew with what still counts.
 LINES_MAX = 2_000
+# So often and so long apart a lock is tried that somebody holds.
+_LOOKS = 25
+_LOOK_SECONDS = 0.02
 
 
 def encoded(line: Line) -> bytes:
@@ -87,7 +92,7 @@ class Journal:
     """The journal of this agent, which no other may write while it lives."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        self._folder = folder
+        self.folder = folder
         self._file = folder / FILE
         self._clock = clock
         try:
@@ -98,8 +103,6 @@ class Journal:
         try:
             self.records, self._count, good = _read(self._file)
             self._open(good)
-            for line in list(law.cut_off(self.records.values())):
-                self.append(line)
             if any(self._is_old(record) for record in self.records.values()):
                 self._write_anew()
         except BaseException:
@@ -112,7 +115,7 @@ class Journal:
         self._size = good
         self._out.truncate(good)
         os.fsync(self._out.fileno())
-        _sync_folder(self._folder)
+        _sync_folder(self.folder)
 
     def append(self, line: Line) -> None:
         """Write a line down, and take it into account. It is on disk when this returns."""
@@ -158,6 +161,7 @@ class Journal:
         self.records.update(kept)
         self._count = sum(1 for _ in _encoded(kept.values()))
         self._open(self._file.stat().st_size)
+        Marks(self.folder).forget(kept)
 
     def close(self) -> None:
         """Let another agent have it."""
@@ -188,7 +192,7 @@ def _locked(path: Path) -> BinaryIO:
     """The lock file, held until it is closed or this process dies; AgentRuns where it is taken."""
     held = path.open("a+b")
     try:
-        _take(held)
+        _take_soon(held)
     except OSError as error:
         held.seek(0)
         # Windows lets nobody read what is locked.
@@ -202,6 +206,16 @@ def _locked(path: Path) -> BinaryIO:
     held.write(b"%d\n" % os.getpid())
     held.flush()
     return held
+
+
+def _take_soon(held: BinaryIO) -> None:
+    """What an agent was about to start when it was killed holds its lock for a moment more."""
+    for _ in range(_LOOKS):
+        with suppress(OSError):
+            _take(held)
+            return
+        threading.Event().wait(_LOOK_SECONDS)
+    _take(held)
 
 
 def _take(held: BinaryIO) -> None:

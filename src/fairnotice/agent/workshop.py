@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from fairnotice.agent import records as law
 from fairnotice.agent.handlers.handler import Handler
+from fairnotice.agent.handlers.marks import Mark, Marks, can_be_left
 from fairnotice.agent.journal import Journal
 from fairnotice.agent.plan import Limits, withheld
 from fairnotice.agent.records import Line, LineKind, Outcome, Phase, Record, Step
@@ -54,8 +55,10 @@ class Workshop:
         self._told = told
         # Why the go-ahead for an event waits.
         self.waits: dict[str, str] = {}
-        self._busy: set[str] = set()
         self._started: set[str] = set()
+        # What an earlier life of the agent began is for the plan that began it.
+        self._busy = {step.handler for one in self.live() if (step := one.cut_off) is not None}
+        self._marks = Marks(journal.folder) if can_be_left() else None
         self._passed_by: set[str] = set()
 
     # All below is called with `changed` held, unless it says otherwise.
@@ -133,6 +136,26 @@ class Workshop:
         self._busy.discard(handler)
         self.wake()
 
+    # ---- Marks ----
+
+    def promised(self, event: str, phase: Phase, handler: str) -> Mark | None:
+        """Marks for a handler that is going to be run; None where there can be none."""
+        mark = self.left(event, phase, handler)
+        try:
+            if mark is not None:
+                mark.promise()
+        except OSError as error:
+            log.warning(
+                "event %s: %s %s leaves no marks (%s): if the agent dies, nobody knows its end",
+                *(event, phase, handler, error),
+            )
+            return None
+        return mark
+
+    def left(self, event: str, phase: Phase, handler: str) -> Mark | None:
+        """The marks that a handler may have left in an earlier life of the agent."""
+        return None if self._marks is None else self._marks.of(event, phase, handler)
+
     # ---- Events ----
 
     def meet(self, event: Event, vm: str) -> None:
@@ -207,5 +230,5 @@ def _said_of_end(line: Line, record: Record, sentence: str) -> tuple[int, str]:
         what = f"fairnotice agent recovered {record.event.id}"
         return logging.ERROR, f"{sentence}; it is NOT recovered: see to it, then say so: {what}"
     # One that was told to end did what it was told: its event is gone, or the agent ends.
-    good = outcome in (Outcome.DONE, Outcome.ENDED)
+    good = outcome in (Outcome.DONE, Outcome.ENDED, Outcome.NOT_BEGUN)
     return (logging.INFO if good else logging.WARNING), sentence
