@@ -265,6 +265,7 @@ def test_what_is_not_recovered_is_said_until_somebody_has_seen_to_it(tmp_path, c
         slow="; test $FAIRNOTICE_PHASE = prepare",
     )
     words = ("--config", str(home.config))
+    caplog.set_level("INFO", "fairnotice.agent")
     with thread(home, cloud.url_for("web-2")):
         watching(home, cloud)
         event = cloud.vm("web-2").restart()

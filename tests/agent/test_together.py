@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairnotice.agent import rendezvous
+from fairnotice.agent import rendezvous, status
 from fairnotice.agent.leader import Say, verdict, verdict_at_rendezvous
 from fairnotice.agent.rules import Leader
 from fairnotice.errors import RendezvousFailed, UsageError
@@ -109,6 +109,9 @@ def test_nobody_acknowledges_for_one_that_is_not_ready(tmp_path, cloud):
         one = maintained(cloud)
         place = rendezvous.SharedDirectory(tmp_path / "shared")
         cloud.wait_until(lambda: place.who(event(one.id)) == {"a", "b"})
+        cloud.wait_until(
+            lambda: status.read(disks["a"].state)["events"][one.id]["waits"] == "not ready: c"
+        )
         asked = len(cloud.requests)
         cloud.advance_to(one.not_before)
         assert one.status == "Started"
