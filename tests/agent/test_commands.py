@@ -335,7 +335,7 @@ def test_the_log_tells_what_was_not_done_and_why_nothing_is_acknowledged(tmp_pat
         cloud.wait_until(lambda: "it has started" in caplog.text)
         cloud.wait_until(lambda: "status      Started" in typed(cloud, "db", *words))
         cloud.run_until(event, "Completed")
-        cloud.wait_until(lambda: home.over)
+        cloud.wait_until(lambda: "all is recovered" in caplog.text)
     levels = {one.getMessage().partition(": ")[2]: one.levelname for one in caplog.records}
     assert levels["the preparation is over; no go-ahead (not done: one)"] == "WARNING"
     assert levels["prepare one: failed (sh ended with 1.)"] == "WARNING"

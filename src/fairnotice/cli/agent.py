@@ -77,6 +77,11 @@ def add(subparsers: Subparsers) -> None:
             )
         )
     ).add_argument("--all", action="store_true", help="also of events that are over")
+    _add_for_people(commands)
+
+
+def _add_for_people(commands: Subparsers) -> None:
+    """What asks no agent, or says something to it."""
     _with_ids(
         _with_config(
             alone(
