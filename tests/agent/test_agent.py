@@ -262,6 +262,28 @@ def test_nothing_is_undone_while_another_event_needs_it(tmp_path, cloud):
     assert home.count() == {"prepare one": 2, "recover one": 2}
 
 
+def test_what_is_recovered_for_a_later_event_is_so_for_the_earlier_one(tmp_path, cloud):
+    """Its recover had failed; once the same handler has recovered, nobody needs to look."""
+    broken = tmp_path / "broken"
+    broken.touch()
+    fails = f"; test $FAIRNOTICE_PHASE = prepare -o ! -e {broken}"
+    home = Home(tmp_path / "vm", rule='prepare = ["one"]\nacknowledge = "never"', slow=fails)
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        first = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: "prepared" in home.journal)
+        first.cancel()
+        cloud.wait_until(lambda: journal.read(home.state)[first.id].unrecovered)
+        broken.unlink()
+        second = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: home.count()["prepare one"] == 2)
+        second.cancel()
+        cloud.wait_until(lambda: home.over)
+        cloud.wait_until(home.ready.exists)
+    step = journal.read(home.state)[first.id].step(Phase.RECOVER, "one")
+    assert step.why == f"with event {second.id}"
+
+
 def test_the_second_agent_says_so_and_exits(home, cloud):
     """One is enough; the first goes on."""
     with thread(home, cloud.url_for("web-0")):

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from fairnotice.agent import journal, status
 from fairnotice.agent.metrics import FAMILIES, Numbers, Page
+from fairnotice.agent.records import Phase
 from fairnotice.errors import UsageError
 from fairnotice.testing import Cloud
 from tests.agent.agents import Home, process, thread, watching
@@ -33,10 +35,10 @@ def cloud():
         yield made
 
 
-def typed(cloud, vm, *words, answers="", code=0):
+def typed(cloud, vm, *words, answers="", code=0, group=("agent",)):
     """What is printed; both streams where it does not end well."""
     ran = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-m", "fairnotice", "agent", *words],
+        [sys.executable, "-m", "fairnotice", *group, *words],
         env=cloud.environment(vm) if cloud else os.environ,
         input=answers,
         capture_output=True,
@@ -83,7 +85,10 @@ def test_check_refuses_what_cannot_be(tmp_path, text, said):
 def test_check_without_a_service(home, monkeypatch):
     """Exit code 4 where nobody answers; the file alone can be checked."""
     monkeypatch.setenv("FAIRNOTICE_METADATA_URL", "http://127.0.0.1:1")
-    assert "cannot be reached" in typed(None, "", "check", "--config", str(home.config), code=4)
+    said = typed(None, "", "check", "--config", str(home.config), code=4)
+    assert "The configuration is right." in said
+    assert "cannot be reached" in said
+    assert "--offline" in said
     typed(None, "", "check", "--offline", "--config", str(home.config))
 
 
@@ -120,15 +125,245 @@ def test_events_and_approve_ask_for_each(cloud):
     assert "in 14 min" in said or "in 15 min" in said
     [row, _] = json.loads(typed(cloud, "batch_1", "events", "--json"))
     assert row["id"] in (first.id, second.id)
-    said = typed(cloud, "batch_1", "approve", answers="n\nyes\n")
+    typed(cloud, "batch_1", "approve", first.id[:8], "--yes", code=3)
+    said = typed(cloud, "batch_1", "approve", "--all", answers="n\nyes\n")
     assert said.count("approve? [y/N]") == 2
     assert sorted([str(first.approved_by), str(second.approved_by)]) == ["None", "batch_1"]
     left = first if first.approved_by is None else second
-    assert "Nobody answers" in typed(cloud, "batch_1", "approve", left.id[:8], code=1)
+    words = ("approve", left.id[:8], "--all")
+    assert "Nobody answers" in typed(cloud, "batch_1", *words, code=1)
     assert "begins with ZZ" in typed(cloud, "batch_1", "approve", "ZZ", "--yes", code=3)
-    typed(cloud, "batch_1", "approve", left.id[:8].lower(), "--yes")
+    typed(cloud, "batch_1", "approve", left.id[:8].lower(), "--yes", "--all")
     assert left.approved_by == "batch_1"
     assert "No event waits" in typed(cloud, "batch_1", "approve")
+
+
+def test_approve_is_for_events_of_this_vm(cloud, tmp_path, monkeypatch):
+    """--yes too; and where the service is may be said in the configuration alone."""
+    other, own = cloud.vm("web-1").restart(), cloud.vm("web-2").restart()
+    file = tmp_path / "agent.toml"
+    file.write_text(f'url = "{cloud.url_for("web-2")}"\n')
+    monkeypatch.setenv("FAIRNOTICE_METADATA_URL", "http://127.0.0.1:1")
+    assert own.id in typed(None, "", "events", "--config", str(file))
+    assert typed(None, "", "approve", "--yes", "--config", str(file)).count("may begin") == 1
+    assert (other.approved_by, own.approved_by) == (None, "web-2")
+    said = typed(None, "", "approve", "--yes", "--config", str(file))
+    assert "Of other VMs 1 do: see --all." in said
+    other.cancel()
+
+
+# ---- What is hardly meant ----
+
+DOUBTFUL = """
+state = "/proc/x"
+metrics = "127.0.0.1:{port}"
+[[rule]]
+name = "all"
+prepare = ["gate"]
+[[rule]]
+name = "short"
+duration_at_least = 0
+prepare = ["typed", "slow"]
+[[rule]]
+name = "never"
+types = ["Reboot"]
+prepare = ["gone"]
+[[rule]]
+types = ["Freeze"]
+duration_at_most = 5
+[rendezvous]
+directory = "/tmp"
+[handler.gate]
+kind = "health-gate"
+listen = "127.0.0.1:{port}"
+wait_seconds = 60
+seconds = 5
+[handler.typed]
+kind = "command"
+prepare = ["systemctl stop x"]
+[handler.slow]
+kind = "command"
+prepare = ["true"]
+seconds = 40
+[handler.gone]
+kind = "command"
+prepare = ["/no/such/thing"]
+[handler.unused]
+kind = "webhook"
+url = "http://127.0.0.1:1/"
+secret_file = "/no/such/file"
+"""
+DOUBTS = (
+    "rule never is for nothing",
+    "rule 4 is for nothing",
+    "rule 4 prepares nothing and acknowledges nothing",
+    "[handler.unused]: no rule names it",
+    "[rendezvous]: no rule says leader",
+    "rule short: a Preempt gives 30 s, 25 s without the margin, and slow takes 40 s",
+    "[handler.gate]: wait_seconds is 60 and seconds 5",
+    "[handler.typed]: prepare is one word, 'systemctl stop x', which is no program: did you mean [",
+    "[handler.gone]: prepare: there is no program '/no/such/thing'",
+    "[handler.unused]: secret_file is /no/such/file, which cannot be read",
+    "metrics: nobody can listen at 127.0.0.1:",
+    "[handler.gate]: listen: nobody can listen at 127.0.0.1:",
+    "state is /proc/x, where you cannot write",
+)
+
+
+def test_check_doubts_what_is_hardly_meant(tmp_path):
+    """A sentence for each, and none for what is right; --config may stand before `agent`."""
+    file = tmp_path / "agent.toml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        file.write_text(DOUBTFUL.format(port=taken.getsockname()[1]))
+        words = ("--config", str(file), "agent", "check", "--offline", "--json")
+        told = json.loads(typed(None, "", *words, group=()))
+        said = typed(None, "", "check", "--offline", "--config", str(file))
+    assert [one for one in DOUBTS if not any(one in doubt for doubt in told["doubts"])] == []
+    assert len(told["doubts"]) == len(DOUBTS)
+    assert "can be read, but look at this" in said
+    file.write_text("")
+    assert "there is no [[rule]]" in typed(None, "", "check", "--offline", "--config", str(file))
+
+
+def test_check_knows_where_the_others_cannot_be_met(tmp_path):
+    """A share that is not mounted is refused; to make it would be to meet nobody."""
+    file, share = tmp_path / "agent.toml", tmp_path / "share"
+    file.write_text(
+        f'[[rule]]\nleader = "rendezvous"\nprepare = ["x"]\n[rendezvous]\ndirectory = "{share}"\n'
+        '[handler.x]\nkind = "command"\nprepare = ["true"]\n'
+    )
+    words = ("check", "--offline", "--config", str(file))
+    assert "is no folder here" in typed(None, "", *words, code=1)
+    assert not share.exists()
+
+
+def test_check_compares_the_name_and_tells_what_is_skipped(tmp_path, cloud):
+    """An event that has started leaves no time: nothing of it is promised."""
+    home = Home(tmp_path / "vm", more='vm = "web1"')
+    event = cloud.vm("web-1").restart()
+    words = ("check", "--config", str(home.config))
+    assert "calls this VM 'web-1'" in typed(cloud, "web-1", *words)
+    home.config.write_text(home.config.read_text().replace('"web1"', '"WEB-1"'))
+    event.approve()
+    said = typed(cloud, "web-1", *words)
+    assert "The configuration is right." in said
+    assert "one (the event had started), two (the event had started)" in said
+    assert "never (not done: one, two)" in said
+    cloud.run_until(event, "Completed")
+
+
+# ---- What could not be recovered ----
+
+
+def test_what_is_not_recovered_is_said_until_somebody_has_seen_to_it(tmp_path, cloud, caplog):
+    """Not ready, not over, an error in the log; after a restart too; then the gate opens."""
+    gate = '[handler.gate]\nkind = "health-gate"\nlisten = "127.0.0.1:0"\nwait_seconds = 0\n'
+    home = Home(
+        tmp_path / "vm",
+        rule='prepare = ["gate", "one", "two"]',
+        more=f"heartbeat_seconds = 1\n{gate}",
+        slow="; test $FAIRNOTICE_PHASE = prepare",
+    )
+    words = ("--config", str(home.config))
+    caplog.set_level("INFO", "fairnotice.agent")
+    with thread(home, cloud.url_for("web-2")):
+        watching(home, cloud)
+        event = cloud.vm("web-2").restart()
+        cloud.wait_until(lambda: "acknowledged" in home.journal)
+        cloud.run_until(event, "Completed")
+        cloud.wait_until(lambda: record(home, event).unrecovered == ("two", "one"))
+        assert "NOT recovered: two, one" in typed(cloud, "web-2", "status", *words)
+    [bad] = [one for one in caplog.records if "recover one: failed" in one.getMessage()]
+    assert bad.levelname == "ERROR"
+    assert "ending; it stays prepared: gate, one, two" in caplog.text
+    assert not home.ready.exists()
+    caplog.clear()
+    with thread(home, cloud.url_for("web-2")) as agent:
+        cloud.wait_until(lambda: "NOT recovered" in caplog.text)
+        cloud.wait_until(lambda: agent.shop.document is not None)
+        assert record(home, event).step(Phase.RECOVER, "gate") is None
+        assert "two, one for recovered" in typed(cloud, "web-2", "recovered", *words)
+        cloud.wait_until(lambda: record(home, event).over)
+        cloud.wait_until(home.ready.exists)
+    assert "recover one: done (by hand)" in caplog.text
+    assert home.count() == {f"{phase} {x}": 1 for phase in Phase for x in ("one", "two")}
+    assert "has recovered all" in typed(cloud, "web-2", "recovered", *words)
+
+
+def record(home, event):
+    """What was done about an event."""
+    return journal.read(home.state)[event.id]
+
+
+def test_a_handler_that_was_renamed_is_missed_aloud(tmp_path, cloud, caplog):
+    """At the start and by `check`; once it is there again it is recovered."""
+    home = Home(tmp_path / "vm", rule='prepare = ["one"]')
+    text = home.config.read_text()
+    with thread(home, cloud.url_for("batch_0")):
+        watching(home, cloud)
+        event = cloud.vm("batch_0").restart()
+        cloud.wait_until(lambda: "acknowledged" in home.journal)
+    home.config.write_text(text.replace("handler.one", "handler.app").replace('["one"]', '["app"]'))
+    with thread(home, cloud.url_for("batch_0")):
+        cloud.wait_until(lambda: "by one, which agent.toml has no more" in caplog.text)
+        said = typed(cloud, "batch_0", "check", "--config", str(home.config))
+        assert "by one, which agent.toml has no more" in said
+        cloud.run_until(event, "Completed")
+        cloud.wait_until(lambda: record(home, event).unrecovered)
+        assert not home.ready.exists()
+    home.config.write_text(text)
+    with thread(home, cloud.url_for("batch_0")):
+        cloud.wait_until(lambda: home.over)
+    assert home.wrote == ["prepare one", "recover one"]
+
+
+def test_the_log_tells_what_was_not_done_and_why_nothing_is_acknowledged(tmp_path, cloud, caplog):
+    """By its level, too; and status shows that the event has started, and what is waited for."""
+    home = Home(
+        tmp_path / "vm",
+        rule='prepare = ["one"]',
+        more='vm = "db"',
+        slow="; test $FAIRNOTICE_PHASE = recover",
+    )
+    with thread(home, cloud.url_for("db")), caplog.at_level("INFO", "fairnotice.agent"):
+        watching(home, cloud)
+        event = cloud.vm("db").restart()
+        cloud.wait_until(lambda: "no go-ahead (not done: one)" in caplog.text)
+        words = ("status", "--config", str(home.config))
+        assert "go-ahead    not given (not done: one)" in typed(cloud, "db", *words)
+        cloud.advance_to(event.not_before)
+        cloud.wait_until(lambda: "it has started" in caplog.text)
+        cloud.wait_until(lambda: "status      Started" in typed(cloud, "db", *words))
+        cloud.run_until(event, "Completed")
+        cloud.wait_until(lambda: "all is recovered" in caplog.text)
+    levels = {one.getMessage().partition(": ")[2]: one.levelname for one in caplog.records}
+    assert levels["the preparation is over; no go-ahead (not done: one)"] == "WARNING"
+    assert levels["prepare one: failed (sh ended with 1.)"] == "WARNING"
+    assert levels["all is recovered"] == "INFO"
+
+
+def test_the_readiness_file_is_as_new_as_the_last_answer(tmp_path):
+    """So one that an agent left behind which was killed can be told by its age."""
+    file = status.ReadyFile(tmp_path / "ready")
+    file.set(ready=True)
+    os.utime(tmp_path / "ready", (1, 1))
+    file.set(ready=True)
+    assert (tmp_path / "ready").stat().st_mtime > 1
+    (tmp_path / "ready").unlink()
+    file.set(ready=True)
+    assert (tmp_path / "ready").exists()
+
+
+def test_a_damaged_journal_is_nothing_to_start_again_for(tmp_path, cloud):
+    """A code of its own, which the unit knows."""
+    home = Home(tmp_path / "vm")
+    home.state.mkdir()
+    good = journal.encoded({"kind": "gone", "event": "E"})
+    (home.state / journal.FILE).write_bytes(b"damaged\n" + good)
+    said = typed(cloud, "web-0", "run", "--config", str(home.config), code=5)
+    assert "is damaged" in said
+    unit = (ROOT / "deploy" / "fairnotice-agent.service").read_text("utf-8")
+    assert "RestartPreventExitStatus=2 5\n" in unit
 
 
 # ---- Numbers ----

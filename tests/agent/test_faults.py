@@ -61,7 +61,7 @@ def test_a_go_ahead_that_nobody_knows_the_address_of_is_given_again(tmp_path, cl
         event = cloud.vm("web-0").restart()
         cloud.wait_until(lambda: home.count()["prepare one"])
         cloud.fault("not-found", vm="web-0")
-        cloud.wait_until(lambda: "no go-ahead yet" in caplog.text)
+        cloud.wait_until(lambda: "the go-ahead waits" in caplog.text)
         assert event.approved_by is None
         cloud.clear_faults()
         cloud.wait_until(lambda: event.approved_by == "web-0", 20)

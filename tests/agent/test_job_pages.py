@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import socket
 import tomllib
 from http.client import HTTPConnection
@@ -72,7 +73,9 @@ def test_the_file_of_every_page_is_right(path, tmp_path):
     file.write_text(text)
     done = typed("agent", "check", "--offline", "--config", str(file))
     assert done.code == 0, done.err
-    assert "The configuration is right" in done.out
+    # What the page cannot know of this machine, and what it says of a Preempt itself.
+    allowed = re.compile("there is no program|cannot be read|cannot write|a Preempt gives")
+    assert [one for one in done.out.splitlines()[1:] if not allowed.search(one)] == []
 
 
 def test_every_page_is_listed_and_proven_here():

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fairnotice.agent import config, journal, records
+from fairnotice.agent import by_hand, config, journal, records
 from fairnotice.agent.handlers.marks import Marks
 from fairnotice.agent.journal import FILE, Journal
 from fairnotice.agent.plan import Limits
@@ -185,7 +185,7 @@ def test_a_command_that_outlives_the_agent_is_ended_in_time(tmp_path):
 @pytest.mark.parametrize("phase", Phase)
 def test_a_step_that_was_written_down_and_no_more(tmp_path, phase, kept):
     """Never begun, it is run; where nobody knows it is not run, and what it prepared recovered."""
-    home = Home(tmp_path / "vm")
+    home = Home(tmp_path / "vm", more="heartbeat_seconds = 1")
     with Cloud() as cloud:
         event = cloud.vm("web-0").restart()
         url = cloud.url_for("web-0")
@@ -208,6 +208,10 @@ def test_a_step_that_was_written_down_and_no_more(tmp_path, phase, kept):
                 end = "acknowledged" if kept == "promised" else "prepared"
                 cloud.wait_until(lambda: end in home.journal)
                 cloud.run_until(event, "Completed")
+            elif kept != "promised":
+                # Somebody has to look, and does.
+                cloud.wait_until(lambda: journal.read(home.state)[event.id].unrecovered)
+                by_hand.say(home.state, event.id)
             cloud.wait_until(lambda: home.over)
         acknowledged = cloud.approvals
     expected = ORDER if phase is Phase.PREPARE else ORDER[2:]

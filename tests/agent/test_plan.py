@@ -25,6 +25,7 @@ from fairnotice.agent.plan import (
     seconds_to_end,
 )
 from fairnotice.agent.records import Outcome, Phase, Record, Step
+from fairnotice.agent.rehearsal import rehearse
 from fairnotice.agent.rules import Acknowledge, Leader, OnFailure, WhenShort
 from tests.agent.events import NOW, VM, course, event
 
@@ -160,12 +161,55 @@ def test_nothing_is_recovered_while_another_event_needs_it():
     assert isinstance(next_of(first, None, others=[replace(other, gone=True)]), Run)
 
 
-@pytest.mark.parametrize(("again", "then"), [(("a",), Run), (("b",), Over), ((), Over)])
+@pytest.mark.parametrize(("again", "then"), [(("a",), Run), (("b",), Wait), ((), Wait)])
 def test_a_recover_that_was_cut_off_by_rule(again, then):
-    """It is run once more where that may be, and else no handler is run twice."""
-    steps = [DONE_A, (RECOVER, "a", Outcome.UNKNOWN)]
-    one = record(event(), course("a", recover_again=again), *steps, gone=True)
-    assert isinstance(next_of(one, None), then)
+    """It is run once more where that may be, and else somebody has to look."""
+    for outcome in (Outcome.UNKNOWN, Outcome.ENDED):
+        steps = [DONE_A, (RECOVER, "a", outcome)]
+        one = record(event(), course("a", recover_again=again), *steps, gone=True)
+        assert isinstance(next_of(one, None), then)
+
+
+def test_what_is_not_recovered_is_not_over_and_the_gate_stays_shut():
+    """Others are recovered all the same; what only tells somebody holds up nothing."""
+    how = course("gate", "app", "mail", gates=("gate",), tells=("mail",))
+    done = [(PREPARE, name, Outcome.DONE) for name in how.prepare]
+    told = [*done, (RECOVER, "mail", Outcome.FAILED)]
+    one = record(event(), how, *told, gone=True)
+    assert one.unrecovered == ()
+    assert next_of(one, None) == Run(RECOVER, "app", RECOVER_SECONDS)
+    stuck = record(event(), how, *told, (RECOVER, "app", Outcome.FAILED), gone=True)
+    assert (stuck.unrecovered, stuck.held) == (("app",), ("app", "gate"))
+    assert next_of(stuck, None) == Wait()
+    mended = record(event(), how, *told, (RECOVER, "app", Outcome.DONE), gone=True)
+    assert next_of(mended, None) == Run(RECOVER, "gate", RECOVER_SECONDS)
+    over = record(event(), how, *told, *[(RECOVER, x, Outcome.DONE) for x in how.prepare[:2]])
+    assert next_of(replace(over, gone=True), None) == Over()
+
+
+def test_a_handler_that_is_missing_is_recovered_when_it_is_there_again():
+    """By a later life of the agent, with another configuration."""
+    one = record(event(), course("a"), DONE_A, (RECOVER, "a", Outcome.MISSING), gone=True)
+    assert decide(one, None, NOW, Limits(MARGIN, {}, known={"b"})) == Wait()
+    assert isinstance(decide(one, None, NOW, Limits(MARGIN, {}, known={"a"})), Run)
+
+
+@pytest.mark.parametrize(
+    ("of", "how", "came"),
+    [
+        (event(), {}, ("a b", "", "when-prepared", "")),
+        (event(seconds=35), {}, ("a", "b", "never", "not done: b")),
+        (event(seconds=35), {"when_short": WhenShort.RUN}, ("a b", "", "when-prepared", "")),
+        (event(status="Started"), {}, ("", "a b", "never", "not done: a, b")),
+        (event(), {"acknowledge": Acknowledge.AT_ONCE}, ("a b", "", "at-once", "")),
+        (event(resources=("web-1",)), {}, ("a b", "", "never", "it names others only")),
+    ],
+)
+def test_a_rehearsal_promises_what_is_done(of, how, came):
+    """With 8 s for the first and 30 s for the second, each after the other."""
+    said = rehearse(of, VM, course("a", "b", **how), NOW, LIMITS)
+    runs, skipped = " ".join(said.runs), " ".join(said.skipped)
+    assert (runs, skipped, said.acknowledges, said.withheld) == came
 
 
 def test_a_handler_that_only_recovers_comes_with_the_others():
@@ -294,6 +338,8 @@ class AnyLife(RuleBasedStateMachine):
                     return action
                 self.ran.append((name, phase, handler))
                 self.now += timedelta(seconds=seconds / 2)
+                # What was ended was told to, with the agent.
+                self.cut_off += [(name, phase, handler)] if end is Outcome.ENDED else []
                 self.write(records.ended(name, Step(phase, handler, end)))
             case PassOver(step):
                 self.write(records.ended(name, step))
@@ -307,6 +353,7 @@ class AnyLife(RuleBasedStateMachine):
             case Gone():
                 self.write(records.gone(name))
             case Over():
+                assert not one.unrecovered
                 self.write(records.over(name))
         if dies:
             self.start_anew()
@@ -371,6 +418,11 @@ class AnyLife(RuleBasedStateMachine):
         for name in NAMES * 12:
             if name in self.known:
                 self.step(name)
+        for name, one in list(self.known.items()):
+            for handler in one.unrecovered:
+                self.write(records.ended(name, Step(RECOVER, handler, Outcome.DONE, "by hand")))
+        for name in self.known:
+            self.step(name)
         assert all(one.over for one in self.known.values())
         prepared = {(name, handler) for name, phase, handler in self.ran if phase is PREPARE}
         recovered = {(name, handler) for name, phase, handler in self.ran if phase is RECOVER}

@@ -135,7 +135,7 @@ def test_a_whole_file():
     )
     # What says how a thing has to be may be said twice; of a command nobody knows.
     assert second.course == Course(
-        "rule 2", ("gate", "app"), ("app", "gate"), recover_again=("gate",)
+        "rule 2", ("gate", "app"), ("app", "gate"), recover_again=("gate",), gates=("gate",)
     )
     again = config.read(
         WHOLE.replace("recover = []\n", "").replace("again = false", "again = true")
@@ -173,6 +173,15 @@ def test_a_wrong_file_is_refused_in_words(tmp_path, before, after, said):
     with pytest.raises(UsageError, match=said) as refused:
         config.load(path)
     assert str(refused.value).startswith(f"{path}: ")
+
+
+def test_a_rule_that_prepares_nothing_acknowledges_nothing():
+    """A forgotten line does not give the whole notice away; whoever wants that says so."""
+    silent, told = config.read(
+        '[[rule]]\ntypes = ["Reboot"]\n[[rule]]\nacknowledge = "when-prepared"\n'
+    ).rules
+    assert (silent.course.acknowledge, told.course.acknowledge) == ("never", "when-prepared")
+    assert (silent.course.called, BUILT_IN.course.called) == ("rule 1", "rule built-in")
 
 
 def test_where_the_journal_is(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairnotice.agent import rendezvous
+from fairnotice.agent import rendezvous, status
 from fairnotice.agent.leader import Say, verdict, verdict_at_rendezvous
 from fairnotice.agent.rules import Leader
 from fairnotice.errors import RendezvousFailed, UsageError
@@ -38,6 +38,7 @@ def cloud():
 
 def homes(tmp_path, leader, slow=None, more=""):
     """The disks of the three, with a place where they meet."""
+    (tmp_path / "shared").mkdir()
     shared = f'[rendezvous]\ndirectory = "{tmp_path / "shared"}"\ntakeover_seconds = 0.5\n'
     return {
         vm: Home(
@@ -108,6 +109,9 @@ def test_nobody_acknowledges_for_one_that_is_not_ready(tmp_path, cloud):
         one = maintained(cloud)
         place = rendezvous.SharedDirectory(tmp_path / "shared")
         cloud.wait_until(lambda: place.who(event(one.id)) == {"a", "b"})
+        cloud.wait_until(
+            lambda: status.read(disks["a"].state)["events"][one.id]["waits"] == "not ready: c"
+        )
         asked = len(cloud.requests)
         cloud.advance_to(one.not_before)
         assert one.status == "Started"
@@ -148,6 +152,7 @@ def test_at_a_rendezvous_all_must_be_ready(ready, vm, seconds):
 
 def test_a_shared_directory_keeps_events_apart(tmp_path):
     """Names from the network name no other folder, and case makes no difference."""
+    (tmp_path / "shared").mkdir()
     place = rendezvous.SharedDirectory(tmp_path / "shared")
     evil, other = event("../../E"), event("E2")
     place.ready(evil, "Web-0")
@@ -159,8 +164,10 @@ def test_a_shared_directory_keeps_events_apart(tmp_path):
     place.leave(evil, "web-0")
     assert place.who(evil) == frozenset()
     (tmp_path / "file").write_text("")
-    with pytest.raises(RendezvousFailed, match="cannot be written"):
-        rendezvous.SharedDirectory(tmp_path / "file").ready(evil, "web-0")
+    for missing in ("file", "not mounted"):
+        with pytest.raises(RendezvousFailed, match="is no folder here: is what the VMs share"):
+            rendezvous.SharedDirectory(tmp_path / missing).ready(evil, "web-0")
+    assert not (tmp_path / "not mounted").exists()
 
 
 def test_a_command_is_a_place_to_meet(tmp_path):

@@ -30,6 +30,8 @@ FILE = "agent.toml"
 SYSTEM_STATE = Path("/var/lib/fairnotice")
 # Their recover says how something has to be. Said twice, it is no other than said once.
 REPEATABLE = ("haproxy", "health-gate", "systemd")
+TELLERS = ("log", "mail", "webhook")
+GATES = ("health-gate",)
 _DURATION_MAX = 86_400
 TABLES = ("handler", "rendezvous", "rule")
 KEYS = ("vm", "url", "state", "margin_seconds", "heartbeat_seconds", "metrics", "ready_file")
@@ -223,11 +225,16 @@ def _course(
         rule=table.text("name", name),
         prepare=prepare,
         recover=recover,
-        acknowledge=_word(table, "acknowledge", Acknowledge.WHEN_PREPARED),
+        # Whoever forgot to say what is prepared has not said that the event may begin.
+        acknowledge=_word(
+            table, "acknowledge", Acknowledge.WHEN_PREPARED if prepare else Acknowledge.NEVER
+        ),
         on_failure=_word(table, "on_failure", OnFailure.GO_ON),
         when_short=_word(table, "when_short", WhenShort.SKIP),
         leader=_word(table, "leader", Leader.FIRST),
         recover_again=_recover_again(table, recover, handlers),
+        tells=_of_kind(TELLERS, recover, handlers),
+        gates=_of_kind(GATES, recover, handlers),
     )
 
 
@@ -238,7 +245,13 @@ def _recover_again(
     for_all = table.flag("recover_again", default=False)
     if "recover_again" in table:
         return recover if for_all else ()
-    return tuple(name for name in recover if handlers[name].kind in REPEATABLE)
+    return _of_kind(REPEATABLE, recover, handlers)
+
+
+def _of_kind(
+    kinds: tuple[str, ...], names: tuple[str, ...], handlers: Mapping[str, HandlerTable]
+) -> tuple[str, ...]:
+    return tuple(name for name in names if handlers[name].kind in kinds)
 
 
 def _word(table: Table, key: str, default: Word) -> Word:

@@ -4,25 +4,26 @@ One thread watches, one carries out each plan; the thread that was started waits
 Whoever ends it, politely or not, leaves prepared what is prepared: the journal knows.
 """
 
+import logging
 import threading
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
 
-from fairnotice.agent import rendezvous, status, workshop
+from fairnotice.agent import by_hand, rendezvous, status, workshop
 from fairnotice.agent.config import Config
 from fairnotice.agent.handlers import registry
 from fairnotice.agent.handlers.handler import Handler
 from fairnotice.agent.journal import Journal
 from fairnotice.agent.metrics import Numbers, Page
-from fairnotice.agent.plan import Limits
-from fairnotice.agent.records import Line, LineKind
+from fairnotice.agent.plan import Limits, withheld
+from fairnotice.agent.records import Line, LineKind, Outcome, Record
 from fairnotice.agent.runner import ENDING_SECONDS, Runner
 from fairnotice.agent.workshop import Workshop, log
 from fairnotice.client.document import Document
 from fairnotice.client.steps import Missed
 from fairnotice.client.sync import ScheduledEvents
 from fairnotice.clock import Clock
-from fairnotice.errors import ClientError, Unavailable
+from fairnotice.errors import ClientError, RendezvousFailed, Unavailable
 
 AGAIN_SECONDS = 1.0
 
@@ -44,6 +45,39 @@ def vm_name(client: ScheduledEvents) -> str:
     return name
 
 
+def _place(config: Config) -> rendezvous.Rendezvous | None:
+    place = rendezvous.make(config.rendezvous) if config.rendezvous is not None else None
+    try:
+        rendezvous.look(place)
+    except RendezvousFailed as error:
+        # It may be mounted later; meanwhile a VM that prepares is better than one that does not.
+        log.error("%s", error)
+    return place
+
+
+def other_name(config: Config, name: str) -> str:
+    """A sentence where the configuration has another name than the service; else nothing."""
+    if config.vm is None or config.vm.casefold() == name.casefold():
+        return ""
+    return (
+        f"vm is {config.vm!r} in agent.toml, and the metadata service calls this VM {name!r}: "
+        f"events that name {name} are taken for those of another."
+    )
+
+
+def missing_handlers(live: Iterable[Record], config: Config) -> list[str]:
+    """A sentence for each plan with a handler that the configuration has no more."""
+    found = []
+    for record in live:
+        names = [name for name in record.held if name not in config.handlers]
+        if names:
+            found.append(
+                f"event {record.event.id} is prepared by {', '.join(names)}, which agent.toml has "
+                "no more: nobody can recover that until [handler.…] is there again by that name."
+            )
+    return found
+
+
 class Agent:
     """One agent, in one VM. Made it holds the journal; `run` it until `stop` is set."""
 
@@ -61,7 +95,7 @@ class Agent:
         self._ready = status.ReadyFile(config.ready_file)
         self._status = status.StatusFile(config.state)
         handlers = made_handlers(config)
-        place = rendezvous.make(config.rendezvous) if config.rendezvous is not None else None
+        place = _place(config)
         with ExitStack() as stack:
             journal = Journal(config.state, clock)
             stack.callback(journal.close)
@@ -69,7 +103,7 @@ class Agent:
                 journal,
                 config.rules,
                 handlers,
-                Limits(config.margin_seconds, config.limits),
+                Limits(config.margin_seconds, config.limits, config.handlers),
                 clock=clock,
                 told=self._told,
             )
@@ -103,6 +137,8 @@ class Agent:
         status.tell_systemd("STOPPING=1")
         shop = self.shop
         with shop.changed:
+            held = self._holding()
+            log.info("ending%s", f"; it stays prepared: {', '.join(held)}" if held else "")
             shop.ending.set()
             for runner in self._runners.values():
                 runner.stop()
@@ -157,13 +193,39 @@ class Agent:
         if self._trouble:
             log.warning("the metadata service answers again")
             self._trouble = ""
+        if first:
+            log.info("watching %s as %s", self._client.url, self._vm)
+            self._say_what_was_left()
         while not self._took_in(document):
             if self.stop.wait(AGAIN_SECONDS):
                 return
         if first:
-            log.info("watching %s as %s", self._client.url, self._vm)
             status.tell_systemd("READY=1")
+            # Whoever is slow to answer that holds up nothing.
+            threading.Thread(target=self._doubt_name, name="name", daemon=True).start()
         self._tell_status("watches")
+
+    def _say_what_was_left(self) -> None:
+        """What an earlier life of the agent has not brought to an end."""
+        for record in self.shop.live():
+            steps = [one for one in record.steps.values() if one.outcome != Outcome.DONE]
+            told = "".join(f"; {one.phase} {one.handler}: {one.outcome}" for one in steps)
+            none = withheld(record, record.event) if not record.gone else ""
+            log.log(
+                logging.WARNING if steps else logging.INFO,
+                "event %s: it is taken up where it was: %s%s%s",
+                *(record.event.id, status.state(record), told),
+                f"; no go-ahead ({none})" if none else "",
+            )
+        for sentence in missing_handlers(self.shop.live(), self._config):
+            log.error("%s", sentence)
+
+    def _doubt_name(self) -> None:
+        """Say so where the service calls this VM by another name than the configuration does."""
+        with suppress(ClientError):
+            sentence = other_name(self._config, vm_name(self._client))
+            if sentence:
+                log.error("%s", sentence)
 
     def _took_in(self, document: Document) -> bool:
         """Whether every plan knows of the document; not so while the disk is full."""
@@ -171,6 +233,8 @@ class Agent:
         with shop.changed:
             shop.document = document
             try:
+                for name in by_hand.taken(self._config.state):
+                    shop.recovered_by_hand(name)
                 for event in document.events:
                     shop.meet(event, self._vm)
             except Unavailable as error:
@@ -199,9 +263,13 @@ class Agent:
 
     def _told(self, line: Line) -> None:
         """A line of the journal; with shop.changed held."""
-        sentence = workshop.said(line)
+        if line["kind"] == workshop.WAITS:
+            self._tell_status("watches")
+            return
+        record = self.shop.journal.records[str(line["event"])]
+        level, sentence = workshop.said(line, record)
         if sentence:
-            log.info("%s", sentence)
+            log.log(level, "%s", sentence)
         if line["kind"] == LineKind.ENDED:
             labels = {key: str(line[key]) for key in ("phase", "handler", "outcome")}
             self._numbers.count("fairnotice_agent_steps_total", **labels)
@@ -211,20 +279,27 @@ class Agent:
         self._say_ready()
 
     def _holding(self) -> list[str]:
-        return [name for name in self.shop.handlers if self.shop.is_prepared(name)]
+        return sorted({name for one in self.shop.live() for name in one.held})
 
     def _say_ready(self) -> None:
         self._ready.set(ready=self._heard_at is not None and not self._holding())
 
     def _tell_status(self, doing: str) -> None:
-        document = self.shop.document
-        self._status.write(
-            vm=self._vm,
-            doing=doing,
-            url=self._client.url if document is not None else self._config.url,
-            incarnation=document.incarnation if document is not None else None,
-            trouble=self._trouble or None,
-        )
+        with self.shop.changed:
+            document = self.shop.document
+            self._status.write(
+                vm=self._vm,
+                doing=doing,
+                url=self._client.url if document is not None else self._config.url,
+                incarnation=document.incarnation if document is not None else None,
+                trouble=self._trouble or None,
+                events={one.event.id: self._shown(one.event.id) for one in self.shop.live()},
+            )
+
+    def _shown(self, name: str) -> dict[str, str | None]:
+        """What the journal does not say of an event: how it is shown, and what is waited for."""
+        shown = self.shop.shown(name)
+        return {"status": shown.status if shown else None, "waits": self.shop.waits.get(name)}
 
     def _page(self) -> str:
         with self.shop.changed:

@@ -4,7 +4,7 @@ Whoever carries it out writes a line for it in the journal and asks again, until
 do but to wait. So a plan that was cut off anywhere goes on from its journal.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -71,6 +71,12 @@ class Limits(NamedTuple):
     margin_seconds: float
     # The most that a handler takes, where it says so.
     handlers: Mapping[str, float]
+    # The handlers that there are; None: whichever are asked for.
+    known: Container[str] | None = None
+
+    def has(self, handler: str) -> bool:
+        """Whether there is such a handler."""
+        return self.known is None or handler in self.known
 
 
 def decide(
@@ -179,27 +185,51 @@ def wants_go_ahead(record: Record, shown: Event) -> bool:
     return record.prepared and (not record.failed or course.on_failure is OnFailure.ACKNOWLEDGE)
 
 
+def withheld(record: Record, shown: Event) -> str:
+    """Why no go-ahead is going to be given, as it is now; empty where it may be, or is settled."""
+    course = record.course
+    if record.acknowledgement:
+        return ""
+    if course.acknowledge is Acknowledge.NEVER:
+        return "its rule acknowledges nothing"
+    if not shown.names(record.vm):
+        return "it names others only"
+    if course.acknowledge is Acknowledge.WHEN_PREPARED and course.on_failure is not (
+        OnFailure.ACKNOWLEDGE
+    ):
+        lacking = record.not_done(Phase.PREPARE)
+        if lacking:
+            return f"not done: {', '.join(lacking)}"
+    return "" if shown.status == EventStatus.SCHEDULED else "it has started"
+
+
 # ---- Recovering ----
 
 
 def _recover(record: Record, limits: Limits, others: Iterable[Record]) -> Action:
-    handler = next((name for name in record.course.recover if _owed(record, name)), None)
+    owed = [name for name in record.course.recover if _owed(record, name, limits)]
+    stuck = [name for name in record.unrecovered if name not in owed]
+    # Nobody is let in to what is still drained.
+    handler = next((name for name in owed if not (stuck and name in record.course.gates)), None)
     if handler is None:
-        return Over()
+        return Wait() if stuck else Over()
     if any(one.needs(handler) for one in others):
         # What is drained stays so while another event is going to come.
         return Wait()
     return Run(Phase.RECOVER, handler, limits.handlers.get(handler, RECOVER_SECONDS))
 
 
-def _owed(record: Record, handler: str) -> bool:
+def _owed(record: Record, handler: str, limits: Limits) -> bool:
     """Whether this handler is still to be recovered.
 
     One that was never to prepare comes with the others: it is there to say that all is over.
     """
     step = record.step(Phase.RECOVER, handler)
     if step is not None:
-        return handler in record.course.recover_again and step.outcome is Outcome.UNKNOWN
+        if step.outcome is Outcome.MISSING:
+            return limits.has(handler)
+        cut_off = step.outcome in (Outcome.UNKNOWN, Outcome.ENDED)
+        return cut_off and handler in record.course.recover_again
     return record.begun(handler) or (handler not in record.course.prepare and record.any_begun)
 
 

@@ -37,6 +37,8 @@ class Outcome(StrEnum):
     NOT_BEGUN = "not-begun"
     # It was not run: there was not time enough.
     SKIPPED = "skipped"
+    # It could not be run: the configuration has no such handler any more.
+    MISSING = "missing"
 
 
 class LineKind(StrEnum):
@@ -89,7 +91,7 @@ class Record:
     def begun(self, handler: str) -> bool:
         """Whether the preparation by this handler was begun: it may have done something."""
         step = self.step(Phase.PREPARE, handler)
-        return step is not None and step.outcome is not Outcome.SKIPPED
+        return step is not None and step.outcome not in (Outcome.SKIPPED, Outcome.MISSING)
 
     @property
     def any_begun(self) -> bool:
@@ -105,20 +107,35 @@ class Record:
     @property
     def failed(self) -> bool:
         """Whether some handler of the preparation did not do what it should."""
-        return any(
-            step.outcome not in (Outcome.DONE, Outcome.BEGUN)
-            for (phase, _), step in self.steps.items()
-            if phase is Phase.PREPARE
+        return bool(self.not_done(Phase.PREPARE))
+
+    def not_done(self, phase: Phase) -> tuple[str, ...]:
+        """The handlers of this phase that have ended otherwise than they should."""
+        good = (Outcome.DONE, Outcome.BEGUN)
+        return tuple(
+            name
+            for (of, name), step in self.steps.items()
+            if of is phase and step.outcome not in good
         )
+
+    @property
+    def unrecovered(self) -> tuple[str, ...]:
+        """The handlers that did not undo what they should have: somebody has to look."""
+        tells = self.course.tells
+        return tuple(name for name in self.not_done(Phase.RECOVER) if name not in tells)
 
     def holds(self, handler: str) -> bool:
         """Whether what this handler prepared for this event is not recovered, nor being so."""
-        return (
-            not self.over
-            and self.begun(handler)
-            and self.step(Phase.RECOVER, handler) is None
-            and handler in self.course.recover
-        )
+        if self.over or handler not in self.course.recover:
+            return False
+        if self.step(Phase.RECOVER, handler) is None:
+            return self.begun(handler)
+        return handler in self.unrecovered
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The handlers of which that is so."""
+        return tuple(name for name in self.course.recover if self.holds(name))
 
     def needs(self, handler: str) -> bool:
         """Whether what this handler prepared must stay so, since the event is still to come."""

@@ -51,6 +51,12 @@ def make(settings: Mapping[str, object]) -> Rendezvous:
     return SharedDirectory(Path(directory)) if directory else OwnCommand(command)
 
 
+def look(place: Rendezvous | None) -> None:
+    """Raise RendezvousFailed where nobody could meet there now, as far as that can be seen."""
+    if isinstance(place, SharedDirectory):
+        place.look()
+
+
 def _made_by(kind: str, settings: Mapping[str, object]) -> Rendezvous:
     from importlib.metadata import entry_points  # noqa: PLC0415 - it is heavy, and seldom needed
 
@@ -72,6 +78,14 @@ class SharedDirectory:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
+    def look(self) -> None:
+        """Whether the folder is there at all; RendezvousFailed where it is not."""
+        if not self._directory.is_dir():
+            raise RendezvousFailed(
+                f"[rendezvous]: directory is {self._directory}, which is no folder here: is what "
+                "the VMs share mounted? It is not made, since nobody else would see it."
+            )
+
     def _folder(self, event: Event) -> Path:
         # An id is from the network: whatever it is, it names no other folder.
         return self._directory / ("event-" + quote(event.id, safe=""))
@@ -81,9 +95,11 @@ class SharedDirectory:
 
     def ready(self, event: Event, vm: str) -> None:
         """Put the file there, whole at once."""
+        self.look()
         file = self._file(event, vm)
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
+            # The shared folder itself is never made: it would be one that nobody shares.
+            file.parent.mkdir(exist_ok=True)
             part = file.with_name(f".{file.name}.{os.getpid()}")
             part.write_text(json.dumps({"vm": vm, "event": event.id}) + "\n", "utf-8")
             part.replace(file)
@@ -92,6 +108,7 @@ class SharedDirectory:
 
     def who(self, event: Event) -> frozenset[str]:
         """Whose files are there."""
+        self.look()
         folder = self._folder(event)
         try:
             names = [file.name for file in folder.iterdir()] if folder.is_dir() else []

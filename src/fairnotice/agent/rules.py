@@ -102,6 +102,15 @@ class Course:
     leader: Leader = Leader.FIRST
     # Handlers whose recover is run once more where a crash has cut it off.
     recover_again: tuple[str, ...] = ()
+    # Handlers that only tell somebody: what they could not tell leaves nothing to be undone.
+    tells: tuple[str, ...] = ()
+    # Handlers that let work in again, which waits until all the others are recovered.
+    gates: tuple[str, ...] = ()
+
+    @property
+    def called(self) -> str:
+        """The rule in a sentence; one without a name is called by its number."""
+        return self.rule if self.rule.startswith("rule ") else f"rule {self.rule}"
 
     def to_row(self) -> dict[str, object]:
         """As the journal keeps it."""
@@ -117,6 +126,8 @@ class Course:
             "prepare": tuple,
             "recover": tuple,
             "recover_again": tuple,
+            "tells": tuple,
+            "gates": tuple,
         }
         known = {field.name for field in fields(cls)}
         return cls(**{key: read.get(key, _as_it_is)(row[key]) for key in row if key in known})  # type: ignore[arg-type]

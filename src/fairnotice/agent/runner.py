@@ -1,5 +1,6 @@
 """One plan, carried out: a thread that decides, writes down, does, and waits for what is next."""
 
+import logging
 import threading
 from datetime import datetime
 from typing import Protocol
@@ -65,7 +66,6 @@ class Runner(threading.Thread):
         self._tries = 0
         self._all_ready_at: float | None = None
         self._said_ready = False
-        self._waits_for = ""
 
     # ---- For the thread that watches; with shop.changed held ----
 
@@ -250,7 +250,7 @@ class Runner(threading.Thread):
     def _carried_out(self, name: str, call: Call) -> tuple[Outcome, str]:
         """What came of a handler, by its deadline or soon after."""
         if name not in self._shop.handlers:
-            return Outcome.FAILED, "the configuration has no such handler any more"
+            return Outcome.MISSING, "the configuration has no such handler any more"
         came: list[tuple[Outcome, str]] = []
         finished = threading.Event()
         work = threading.Thread(
@@ -292,9 +292,8 @@ class Runner(threading.Thread):
     def _go_ahead(self, record: Record, event: Event) -> None:
         verdict = self._verdict(record, event)
         if verdict.say is Say.WAIT:
-            if verdict.why != self._waits_for:
-                self._waits_for = verdict.why
-                log.info("event %s: the go-ahead waits (%s)", self._event, verdict.why)
+            with self._shop.changed:
+                self._shop.hold_up(self._event, verdict.why)
             self._later(min(verdict.seconds or AGAIN_SECONDS, AGAIN_SECONDS))
         elif verdict.say is Say.LEAVE:
             self._settle(verdict.why)
@@ -339,7 +338,8 @@ class Runner(threading.Thread):
             self._tries += 1
             doubled = AGAIN_SECONDS * 2 ** min(self._tries - 1, 4)
             pause = min(max(told or 0.0, doubled), AGAIN_SECONDS_MAX)
-            log.warning("event %s: no go-ahead yet: %s", self._event, error)
+            with self._shop.changed:
+                self._shop.hold_up(self._event, str(error), logging.WARNING)
             self._later(pause)
         else:
             self._settle("given")
@@ -350,6 +350,7 @@ class Runner(threading.Thread):
     def _settle(self, how: str) -> None:
         with self._shop.changed:
             self._shop.write(law.acknowledged(self._event, how))
+            self._shop.hold_up(self._event, "")
 
     def _leave(self, record: Record) -> None:
         """Take back that this VM is ready: nobody comes to this event again."""

@@ -7,9 +7,11 @@ last read, for `fairnotice agent status`.
 import json
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fairnotice.agent.plan import withheld
 from fairnotice.agent.records import Record
 from fairnotice.errors import Unavailable
 
@@ -31,7 +33,11 @@ class StatusFile:
 
 
 class ReadyFile:
-    """There while the agent watches and nothing is prepared: the VM may be given work."""
+    """There while the agent watches and nothing is prepared: the VM may be given work.
+
+    It is touched whenever that is said again, with each answer of the service: one that is older
+    than a few of those was left by an agent that was killed, or is deaf.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -39,14 +45,25 @@ class ReadyFile:
 
     def set(self, *, ready: bool) -> None:
         """Put it there, or take it away."""
-        if self._path is None or ready == self._there:
+        if self._path is None or (ready == self._there and not ready):
             return
         if ready:
+            if self._there and _touched(self._path):
+                return
             self._there = True if _replaced(self._path, f"{os.getpid()}\n") else None
             return
         with suppress(FileNotFoundError):
             self._path.unlink()
         self._there = False
+
+
+def _touched(file: Path) -> bool:
+    """Whether the file is there, and is as new as can be."""
+    try:
+        os.utime(file)
+    except OSError:
+        return False
+    return True
 
 
 def _replaced(file: Path, text: str) -> bool:
@@ -90,19 +107,25 @@ def read(folder: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def row(record: Record) -> dict[str, Any]:
-    """What was done about one event, for programs."""
+def row(record: Record, told: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What was done about one event, for programs; `told` is what the status file says."""
     event = record.event
+    known = ((told or {}).get("events") or {}).get(event.id) or {}
+    status = known.get("status") or ("gone" if record.gone else event.status)
+    none = "" if record.gone else withheld(record, replace(event, status=status))
     return {
         "event": event.id,
         "type": event.type,
+        "status": status,
         "source": event.source,
         "resources": list(event.resources),
         "not_before": event.not_before.isoformat() if event.not_before else None,
         "description": event.description,
         "rule": record.course.rule,
+        "called": record.course.called,
         "state": state(record),
         "acknowledgement": record.acknowledgement or None,
+        "waits": known.get("waits") or none or None,
         "steps": [
             {
                 "phase": step.phase,
@@ -120,6 +143,8 @@ def state(record: Record) -> str:
     """Where the plan is, in a word or two."""
     if record.over:
         return "over"
+    if record.unrecovered:
+        return f"NOT recovered: {', '.join(record.unrecovered)}"
     if record.gone:
         return "recovering"
     if not record.prepared:

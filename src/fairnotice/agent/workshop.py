@@ -12,14 +12,18 @@ from fairnotice.agent import records as law
 from fairnotice.agent.handlers.handler import Handler
 from fairnotice.agent.handlers.marks import Mark, Marks, can_be_left
 from fairnotice.agent.journal import Journal
-from fairnotice.agent.plan import Limits
-from fairnotice.agent.records import Line, LineKind, Phase, Record
+from fairnotice.agent.plan import Limits, withheld
+from fairnotice.agent.records import Line, LineKind, Outcome, Phase, Record, Step
 from fairnotice.agent.rendezvous import Rendezvous
 from fairnotice.agent.rules import Rule, choose
 from fairnotice.client.document import Document, Event
 from fairnotice.clock import Clock
+from fairnotice.words import EventStatus
 
 log = logging.getLogger("fairnotice.agent")
+
+# In the place of a journal's line: it is another thing that the go-ahead waits for.
+WAITS = "waits"
 
 
 class Workshop:
@@ -49,6 +53,9 @@ class Workshop:
         self.document: Document | None = None
         self._rules = tuple(rules)
         self._told = told
+        # Why the go-ahead for an event waits.
+        self.waits: dict[str, str] = {}
+        self._started: set[str] = set()
         # What an earlier life of the agent began is for the plan that began it.
         self._busy = {step.handler for one in self.live() if (step := one.cut_off) is not None}
         self._marks = Marks(journal.folder) if can_be_left() else None
@@ -58,9 +65,41 @@ class Workshop:
 
     def write(self, line: Line) -> None:
         """Write a line down, and tell everybody."""
+        self._append(line)
+        if line["kind"] == LineKind.ENDED:
+            self._recover_with(line)
+        self.wake()
+
+    def _append(self, line: Line) -> None:
         self.journal.append(line)
         self._told(line)
-        self.wake()
+
+    def _recover_with(self, line: Line) -> None:
+        """What was recovered for one event is so for those for which it had failed before."""
+        if line["phase"] != Phase.RECOVER or line["outcome"] != Outcome.DONE:
+            return
+        name, handler = str(line["event"]), str(line["handler"])
+        done = Step(Phase.RECOVER, handler, Outcome.DONE, f"with event {name}")
+        for other in self.others(name):
+            if not other.over and handler in other.unrecovered:
+                self._append(law.ended(other.event.id, done))
+
+    def recovered_by_hand(self, name: str) -> None:
+        """Somebody has seen to what could not be recovered after this event."""
+        record = self.journal.records.get(name)
+        for handler in record.unrecovered if record is not None and not record.over else ():
+            self.write(law.ended(name, Step(Phase.RECOVER, handler, Outcome.DONE, "by hand")))
+
+    def hold_up(self, name: str, why: str, level: int = logging.INFO) -> None:
+        """Say once why the go-ahead for an event waits; nothing: it waits no longer."""
+        if why == self.waits.get(name, ""):
+            return
+        if why:
+            self.waits[name] = why
+            log.log(level, "event %s: the go-ahead waits (%s)", name, why)
+        else:
+            del self.waits[name]
+        self._told({"kind": WAITS, "event": name})
 
     def wake(self) -> None:
         """Let every plan look again."""
@@ -132,7 +171,10 @@ class Workshop:
         # Another course may be taken while nothing was begun: a Freeze may turn into a Reboot.
         if known is None or (not known.steps and known.course != rule.course):
             self.write(law.planned(event, vm, rule.course))
-            log.info("%s: rule %s is for it", described(event), rule.course.rule)
+            log.info("%s: %s is for it", described(event), rule.course.called)
+        if event.status != EventStatus.SCHEDULED and event.id not in self._started:
+            self._started.add(event.id)
+            log.info("event %s: it has started", event.id)
 
     def _once(self, event: Event, why: str) -> None:
         if event.id not in self._passed_by:
@@ -143,6 +185,7 @@ class Workshop:
         """Keep no names of events that were passed by and are gone."""
         shown = {event.id for event in self.document.events} if self.document else set()
         self._passed_by &= shown
+        self._started &= shown
 
 
 def described(event: Event) -> str:
@@ -151,21 +194,41 @@ def described(event: Event) -> str:
     return f"event {event.id} ({event.type}, {event.status}{when})"
 
 
-def said(line: Line) -> str:
-    """A line of the journal as the log tells it; empty where there is no need."""
+def said(line: Line, record: Record) -> tuple[int, str]:
+    """A line of the journal as the log tells it, and how bad it is; empty where there is no need.
+
+    `record` is what all lines of the event add up to, this one among them.
+    """
     about = f"event {line['event']}"
     match line["kind"]:
         case LineKind.BEGUN:
-            return f"{about}: {line['phase']} {line['handler']}"
+            return logging.INFO, f"{about}: {line['phase']} {line['handler']}"
         case LineKind.ENDED:
             why = f" ({line['why']})" if line["why"] else ""
-            return f"{about}: {line['phase']} {line['handler']}: {line['outcome']}{why}"
+            sentence = f"{about}: {line['phase']} {line['handler']}: {line['outcome']}{why}"
+            return _said_of_end(line, record, sentence)
         case LineKind.PREPARED:
-            return f"{about}: the preparation is over"
+            over = "the preparation is over" if record.steps else "nothing is to be prepared"
+            none = withheld(record, record.event)
+            level = logging.WARNING if record.failed else logging.INFO
+            return level, f"{about}: {over}{f'; no go-ahead ({none})' if none else ''}"
         case LineKind.ACKNOWLEDGED:
-            return f"{about}: the go-ahead is {line['how']}"
+            refused = str(line["how"]).startswith("refused")
+            level = logging.WARNING if refused else logging.INFO
+            return level, f"{about}: the go-ahead is {line['how']}"
         case LineKind.GONE:
-            return f"{about}: gone"
+            return logging.INFO, f"{about}: gone"
         case LineKind.OVER:
-            return f"{about}: all is recovered"
-    return ""
+            end = "all is recovered" if record.any_begun else "over; nothing had been prepared"
+            return logging.INFO, f"{about}: {end}"
+    return logging.INFO, ""
+
+
+def _said_of_end(line: Line, record: Record, sentence: str) -> tuple[int, str]:
+    handler, outcome = str(line["handler"]), line["outcome"]
+    if line["phase"] == Phase.RECOVER and handler in record.unrecovered:
+        what = f"fairnotice agent recovered {record.event.id}"
+        return logging.ERROR, f"{sentence}; it is NOT recovered: see to it, then say so: {what}"
+    # One that was told to end did what it was told: its event is gone, or the agent ends.
+    good = outcome in (Outcome.DONE, Outcome.ENDED, Outcome.NOT_BEGUN)
+    return (logging.INFO if good else logging.WARNING), sentence

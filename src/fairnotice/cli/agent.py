@@ -3,22 +3,30 @@
 import argparse
 import json
 import logging
-import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairnotice.cli import exits
+from fairnotice.cli.agent_check import check
+from fairnotice.cli.agent_parts import (
+    agent_runs,
+    config_if_any,
+    configured,
+    made_client,
+    print_table,
+    printable,
+    unreachable,
+)
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.logs import FORMATS, log_to_standard_error
 from fairnotice.cli.parsing import Subparsers, alone, group, some_name
-from fairnotice.errors import ClientError, NoEndpoint
+from fairnotice.errors import ClientError
 
 if TYPE_CHECKING:
-    from fairnotice.agent.config import Config
     from fairnotice.client.document import Event
     from fairnotice.client.sync import ScheduledEvents
 
@@ -69,6 +77,23 @@ def add(subparsers: Subparsers) -> None:
             )
         )
     ).add_argument("--all", action="store_true", help="also of events that are over")
+    _add_for_people(commands)
+
+
+def _add_for_people(commands: Subparsers) -> None:
+    """What asks no agent, or says something to it."""
+    _with_ids(
+        _with_config(
+            alone(
+                commands,
+                "recovered",
+                recovered,
+                "say that you have recovered by hand what the agent could not",
+                ["fairnotice agent recovered", "fairnotice agent recovered 2B9C"],
+            )
+        ),
+        "all that are not recovered",
+    )
     _with_json(
         _with_url(
             alone(
@@ -80,28 +105,39 @@ def add(subparsers: Subparsers) -> None:
             )
         )
     )
-    approve_parser = _with_url(
-        alone(
-            commands,
-            "approve",
-            approve,
-            "let events begin before their time; asks yes or no for each",
-            ["fairnotice agent approve", "fairnotice agent approve 2B9C --yes"],
-        )
-    )
-    approve_parser.add_argument(
-        "ids",
-        nargs="*",
-        type=some_name,
-        metavar="ID",
-        help="how ids begin (all that are Scheduled)",
+    approve_parser = _with_ids(
+        _with_url(
+            alone(
+                commands,
+                "approve",
+                approve,
+                "let events of this VM begin before their time; asks yes or no for each",
+                ["fairnotice agent approve", "fairnotice agent approve 2B9C --yes"],
+            )
+        ),
+        "all of this VM that are Scheduled",
     )
     approve_parser.add_argument("--yes", action="store_true", help="do not ask")
+    approve_parser.add_argument(
+        "--all", action="store_true", help="also events that name only other VMs"
+    )
+
+
+def _with_ids(parser: argparse.ArgumentParser, which: str) -> argparse.ArgumentParser:
+    help_text = f"how ids begin ({which})"
+    parser.add_argument("ids", nargs="*", type=some_name, metavar="ID", help=help_text)
+    return parser
 
 
 def _with_config(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     where = "~/.config/fairnotice/agent.toml, then /etc/fairnotice/agent.toml"
-    parser.add_argument("--config", type=Path, metavar="FILE", help=f"the configuration ({where})")
+    # One that stands in front of `agent` is this one: a default here would take its place.
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default=argparse.SUPPRESS,
+        help=f"the configuration ({where})",
+    )
     return parser
 
 
@@ -109,9 +145,9 @@ def _with_url(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.add_argument(
         "--endpoint",
         metavar="URL",
-        help="the metadata service (FAIRNOTICE_METADATA_URL, or where it is found)",
+        help="the metadata service (as the configuration says, or where it is found)",
     )
-    return parser
+    return _with_config(parser)
 
 
 def _with_json(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -127,94 +163,14 @@ def run(options: argparse.Namespace) -> int:
     from fairnotice.agent.daemon import Agent  # noqa: PLC0415 - only whoever runs it pays for it
     from fairnotice.clock import SystemClock  # noqa: PLC0415
 
-    config = _config(options)
+    config = configured(options)
     log_to_standard_error(options.form)
     logging.getLogger("fairnotice.agent").setLevel(logging.INFO)
-    agent = Agent(config, _client(config.url), SystemClock())
+    agent = Agent(config, made_client(config.url), SystemClock())
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: agent.stop.set())
     agent.run()
     return exits.DONE
-
-
-def _config(options: argparse.Namespace) -> "Config":
-    from fairnotice.agent import config  # noqa: PLC0415 - as above
-
-    return config.load(options.config or config.find())
-
-
-def _client(url: str | None) -> "ScheduledEvents":
-    from fairnotice.client.sync import ScheduledEvents  # noqa: PLC0415 - as above
-
-    return ScheduledEvents(url)
-
-
-# ---- check ----
-
-
-def check(options: argparse.Namespace) -> int:
-    """Read the file, make everything in it, and try it on the events that there are."""
-    from fairnotice.agent import daemon, rendezvous  # noqa: PLC0415 - as above
-
-    config = _config(options)
-    daemon.made_handlers(config)
-    if config.rendezvous is not None:
-        rendezvous.make(config.rendezvous)
-    rows = [] if options.offline else _dry_run(config)
-    if options.json:
-        print(json.dumps({"rules": len(config.rules), "events": rows}, indent=2))
-        return exits.DONE
-    print(
-        f"The configuration is right. Rules: {len(config.rules)} and the built-in one; "
-        f"handlers: {len(config.handlers)}."
-    )
-    if not options.offline:
-        columns = ("EVENT", "TYPE", "STATUS", "RULE", "TIME", "PREPARES", "ACKNOWLEDGES")
-        _table(columns, [_dry_cells(row) for row in rows], "There is no event to try it on.")
-    return exits.DONE
-
-
-def _dry_run(config: "Config") -> list[dict[str, Any]]:
-    from fairnotice.agent.daemon import vm_name  # noqa: PLC0415 - as above
-    from fairnotice.agent.plan import seconds_left  # noqa: PLC0415
-    from fairnotice.agent.rules import choose  # noqa: PLC0415
-
-    client = _client(config.url)
-    try:
-        document = client.get()
-        vm = config.vm or vm_name(client)
-    except ClientError as error:
-        raise _unreachable(error) from error
-    rows = []
-    for event in document.events:
-        rule = choose(config.rules, event, vm)
-        left = seconds_left(event, client.now(), config.margin_seconds)
-        course = rule.course if rule else None
-        rows.append(
-            {
-                "event": event.id,
-                "type": event.type,
-                "status": event.status,
-                "rule": course.rule if course else None,
-                "seconds": None if left is None else round(left, 1),
-                "prepare": list(course.prepare) if course else [],
-                "acknowledge": course.acknowledge if course and event.names(vm) else "never",
-            }
-        )
-    return rows
-
-
-def _dry_cells(row: dict[str, Any]) -> Sequence[str]:
-    seconds = row["seconds"]
-    return (
-        row["event"],
-        row["type"],
-        row["status"],
-        row["rule"] or "none: of others",
-        "not said" if seconds is None else f"{seconds:.0f} s",
-        ", ".join(row["prepare"]),
-        row["acknowledge"],
-    )
 
 
 # ---- status ----
@@ -222,18 +178,13 @@ def _dry_cells(row: dict[str, Any]) -> Sequence[str]:
 
 def show_status(options: argparse.Namespace) -> int:
     """What the journal and the status file say; nobody needs to run."""
-    from fairnotice.agent import config as configuration  # noqa: PLC0415 - as above
-    from fairnotice.agent import journal, status  # noqa: PLC0415
+    from fairnotice.agent import journal, status  # noqa: PLC0415 - as above
 
-    known = options.config is not None or any(path.is_file() for path in configuration.places())
-    own = _config(options).state if known else configuration.default_state()
-    # The agent of the system is asked about by people who are not root.
-    places = (own, configuration.SYSTEM_STATE)
-    folder = next((one for one in places if status.read(one) is not None), own)
+    folder = _state(options)
     told = status.read(folder)
     records = journal.read(folder).values()
-    rows = [status.row(one) for one in records if options.all or not one.over]
-    runs = told is not None and told.get("doing") != "ended" and _lives(told.get("pid"))
+    rows = [status.row(one, told) for one in records if options.all or not one.over]
+    runs = agent_runs(told)
     if options.json:
         print(json.dumps({"runs": runs, "agent": told, "plans": rows}, indent=2))
         return exits.DONE
@@ -245,6 +196,18 @@ def show_status(options: argparse.Namespace) -> int:
     return exits.DONE
 
 
+def _state(options: argparse.Namespace) -> Path:
+    """The folder of the agent that is asked about."""
+    from fairnotice.agent import config as configuration  # noqa: PLC0415 - as above
+    from fairnotice.agent import status  # noqa: PLC0415
+
+    config = config_if_any(options)
+    own = config.state if config else configuration.default_state()
+    # The agent of the system is asked about by people who are not root.
+    places = (own, configuration.SYSTEM_STATE)
+    return next((one for one in places if status.read(one) is not None), own)
+
+
 def _agent_line(told: dict[str, Any] | None, *, runs: bool, folder: Path) -> str:
     if told is None:
         return f"No agent has run here ({folder})."
@@ -254,25 +217,14 @@ def _agent_line(told: dict[str, Any] | None, *, runs: bool, folder: Path) -> str
     return f"An agent runs (process {told['pid']}) as {told.get('vm') or '?'}.{trouble}"
 
 
-def _lives(pid: object) -> bool:
-    if not isinstance(pid, int) or os.name == "nt":
-        return isinstance(pid, int)
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def _show_plan(row: dict[str, Any]) -> None:
     print(f"\n{row['event']}  {row['type']}  {row['state']}")
     facts = {
-        "why": f"rule {row['rule']}; {row['description'] or 'no description'}",
+        "why": f"{row['called']}; {row['description'] or 'no description'}",
         "VMs": ", ".join(row["resources"]),
+        "status": row["status"],
         "not before": row["not_before"],
-        "go-ahead": row["acknowledgement"] or "not given",
+        "go-ahead": row["acknowledgement"] or _not_given(row["waits"]),
     }
     for name, fact in facts.items():
         if fact:
@@ -282,12 +234,36 @@ def _show_plan(row: dict[str, Any]) -> None:
         print(f"  {step['phase']:<11} {step['handler']}: {step['outcome']}{why}")
 
 
+def _not_given(why: str | None) -> str:
+    return f"not given ({why})" if why else "not given"
+
+
+# ---- recovered ----
+
+
+def recovered(options: argparse.Namespace) -> int:
+    """Leave word for the agent, which goes on with what waited for that."""
+    from fairnotice.agent import by_hand, journal  # noqa: PLC0415 - as above
+
+    folder = _state(options)
+    found = [one for one in journal.read(folder).values() if one.unrecovered and not one.over]
+    chosen = _chosen([one.event for one in found], options.ids, "is not recovered")
+    if not chosen:
+        print("The agent has recovered all that it was to recover.")
+    for record in found:
+        if record.event in chosen:
+            by_hand.say(folder, record.event.id)
+            names = ", ".join(record.unrecovered)
+            print(f"{record.event.id[:SHORT]}: the agent will take {names} for recovered.")
+    return exits.DONE
+
+
 # ---- events ----
 
 
 def show_events(options: argparse.Namespace) -> int:
     """The document, for people."""
-    client = _client(options.endpoint)
+    client = made_client(_endpoint(options))
     events, now = _events(client), client.now()
     if options.json:
         from fairnotice.client.changes import Position  # noqa: PLC0415 - as above
@@ -295,22 +271,22 @@ def show_events(options: argparse.Namespace) -> int:
         print(json.dumps(json.loads(Position(tuple(events)).to_json())["events"], indent=2))
         return exits.DONE
     columns = ("EVENT", "TYPE", "STATUS", "VMS", "NOT BEFORE", "LASTS", "SOURCE", "DESCRIPTION")
-    _table(columns, [_event_cells(event, now) for event in events], "No event is announced.")
+    print_table(columns, [_event_cells(event, now) for event in events], "No event is announced.")
     return exits.DONE
+
+
+def _endpoint(options: argparse.Namespace) -> str | None:
+    if options.endpoint:
+        return str(options.endpoint)
+    config = config_if_any(options)
+    return config.url if config else None
 
 
 def _events(client: "ScheduledEvents") -> "tuple[Event, ...]":
     try:
         return client.get().events
     except ClientError as error:
-        raise _unreachable(error) from error
-
-
-def _unreachable(error: ClientError) -> CommandFailed:
-    from fairnotice.errors import Away  # noqa: PLC0415 - only where it went wrong
-
-    away = isinstance(error, NoEndpoint | Away)
-    return CommandFailed(str(error), exits.UNREACHABLE if away else exits.REFUSED)
+        raise unreachable(error) from error
 
 
 def _event_cells(event: "Event", now: datetime) -> Sequence[str]:
@@ -323,7 +299,7 @@ def _event_cells(event: "Event", now: datetime) -> Sequence[str]:
         _when(event, now),
         "" if seconds is None else "not known" if seconds < 0 else f"{seconds} s",
         event.source,
-        _printable(event.description),
+        printable(event.description),
     )
 
 
@@ -335,47 +311,47 @@ def _when(event: "Event", now: datetime) -> str:
     return f"{event.not_before:%H:%M:%S}, {in_words}"
 
 
-def _printable(text: str) -> str:
-    """What a service sends is shown, never obeyed by the terminal."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], none: str) -> None:
-    lines = [[_printable(cell) or "-" for cell in row] for row in rows]
-    if not lines:
-        print(none)
-        return
-    lines.insert(0, list(columns))
-    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
-    for line in lines:
-        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-        print("   ".join(padded).rstrip())
-
-
 # ---- approve ----
 
 
 def approve(options: argparse.Namespace) -> int:
     """Ask about each event, and approve those that were said yes to."""
-    client = _client(options.endpoint)
+    client = made_client(_endpoint(options))
     found = [event for event in _events(client) if not event.is_started]
-    chosen = _chosen(found, options.ids)
+    own = found if options.all else _own(found, client, options)
+    chosen = _chosen(own, options.ids, "waits" if options.all else "waits and names this VM")
     if not chosen:
-        print("No event waits for a go-ahead.")
+        others = len(found) - len(own)
+        more = f" Of other VMs {others} do: see --all." if others else ""
+        print(f"No event waits for a go-ahead.{more}")
     for event in chosen:
         if options.yes or _agreed(event, client.now()):
             try:
                 client.approve(event)
             except ClientError as error:
-                raise _unreachable(error) from error
+                raise unreachable(error) from error
             print(f"{event.id[:SHORT]} may begin.")
     return exits.DONE
 
 
-def _chosen(events: "Sequence[Event]", ids: Sequence[str]) -> "list[Event]":
+def _own(
+    events: "Sequence[Event]", client: "ScheduledEvents", options: argparse.Namespace
+) -> "list[Event]":
+    """Those that name this VM."""
+    from fairnotice.agent.daemon import vm_name  # noqa: PLC0415 - as above
+
+    config = config_if_any(options)
+    try:
+        vm = (config.vm if config else None) or vm_name(client)
+    except ClientError as error:
+        raise unreachable(error, " Whose events are its own is not known: see --all.") from error
+    return [event for event in events if event.names(vm)]
+
+
+def _chosen(events: "Sequence[Event]", ids: Sequence[str], what: str) -> "list[Event]":
     for begins in ids:
         if not any(event.id.startswith(begins.upper()) for event in events):
-            raise CommandFailed(f"No event that waits begins with {begins}.", exits.NOT_FOUND)
+            raise CommandFailed(f"No event that {what} begins with {begins}.", exits.NOT_FOUND)
     wanted = tuple(begins.upper() for begins in ids)
     return [event for event in events if not wanted or event.id.startswith(wanted)]
 
@@ -383,7 +359,7 @@ def _chosen(events: "Sequence[Event]", ids: Sequence[str]) -> "list[Event]":
 def _agreed(event: "Event", now: datetime) -> bool:
     names = ", ".join(event.resources)
     asked = f"{event.type} of {names} ({event.id[:SHORT]}, {_when(event, now)}): approve? [y/N] "
-    print(_printable(asked), end="", flush=True)
+    print(printable(asked), end="", flush=True)
     answer = sys.stdin.readline()
     if not answer:
         print()

@@ -8,6 +8,8 @@ REFUSED = 1
 WRONG_USAGE = 2
 NOT_FOUND = 3
 UNREACHABLE = 4
+# Another try comes to the same: a person has to look.
+DAMAGED = 5
 # What a shell says of a command that is no program, and of one that is not there.
 NO_PROGRAM = 126
 NOT_THERE = 127
@@ -23,6 +25,7 @@ MEANINGS = {
     "asked for.",
     NOT_FOUND: "Nobody has this name or id; those that are near are named.",
     UNREACHABLE: "No control plane answers there.",
+    DAMAGED: "Of `agent`: its journal is damaged. Another start would not mend that.",
     NO_PROGRAM: "Of `as`: the command may not be run.",
     NOT_THERE: "Of `as`: there is no such command. (One that was run ends with its own code.)",
     INTERRUPTED: "Ended by Ctrl-C.",

@@ -15,7 +15,7 @@ import fairnotice
 from fairnotice.cli import exits, settings
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import Parser, Subparsers, config_option, examples, global_options
-from fairnotice.errors import FairnoticeError, UnknownName, UsageError
+from fairnotice.errors import FairnoticeError, JournalDamaged, UnknownName, UsageError
 
 
 class Group(NamedTuple):
@@ -153,6 +153,8 @@ def _code(error: Exception) -> int:
         return error.code
     if isinstance(error, UnknownName):
         return exits.NOT_FOUND
+    if isinstance(error, JournalDamaged):
+        return exits.DAMAGED
     return exits.WRONG_USAGE if isinstance(error, UsageError) else exits.REFUSED
 
 
