@@ -64,7 +64,7 @@ def test_the_first_rule_decides_and_the_built_in_one_is_last():
 
 def test_a_course_is_kept_as_it_is():
     """Through the journal, and with keys of a later fairnotice."""
-    one = course("a", "b", leader=Leader.RENDEZVOUS, recover_again=False)
+    one = course("a", "b", leader=Leader.RENDEZVOUS, recover_again=("b",))
     assert Course.from_row({**one.to_row(), "of_later": 1}) == one
 
 
@@ -132,9 +132,15 @@ def test_a_whole_file():
         first.course.on_failure.STOP,
         first.course.when_short.RUN,
         Leader.RENDEZVOUS,
-        recover_again=False,
     )
-    assert second.course == Course("rule 2", ("gate", "app"), ("app", "gate"))
+    # What says how a thing has to be may be said twice; of a command nobody knows.
+    assert second.course == Course(
+        "rule 2", ("gate", "app"), ("app", "gate"), recover_again=("gate",)
+    )
+    again = config.read(
+        WHOLE.replace("recover = []\n", "").replace("again = false", "again = true")
+    )
+    assert again.rules[0].course.recover_again == ("app", "gate")
     assert second.match == Match()
 
 

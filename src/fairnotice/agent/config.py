@@ -28,6 +28,8 @@ MARGIN_SECONDS = 5.0
 HEARTBEAT_SECONDS = 10.0
 FILE = "agent.toml"
 SYSTEM_STATE = Path("/var/lib/fairnotice")
+# Their recover says how something has to be. Said twice, it is no other than said once.
+REPEATABLE = ("haproxy", "health-gate", "systemd")
 _DURATION_MAX = 86_400
 TABLES = ("handler", "rendezvous", "rule")
 KEYS = ("vm", "url", "state", "margin_seconds", "heartbeat_seconds", "metrics", "ready_file")
@@ -188,7 +190,7 @@ def _rule(number: int, values: Mapping[str, object], handlers: Mapping[str, Hand
     # An empty list is a wish, and no mistake: nothing is prepared, nothing recovered.
     table = Table(where, {key: one for key, one in values.items() if one != []})
     lists = {key: _names(table, key, values.get(key), handlers) for key in ("prepare", "recover")}
-    rule = Rule(_match(table), _course(table, f"rule {number}", lists))
+    rule = Rule(_match(table), _course(table, f"rule {number}", lists, handlers))
     table.done()
     return rule
 
@@ -208,18 +210,35 @@ def _match(table: Table) -> Match:
     )
 
 
-def _course(table: Table, name: str, lists: Mapping[str, tuple[str, ...] | None]) -> Course:
+def _course(
+    table: Table,
+    name: str,
+    lists: Mapping[str, tuple[str, ...] | None],
+    handlers: Mapping[str, HandlerTable],
+) -> Course:
     prepare, recover = lists["prepare"] or (), lists["recover"]
+    if recover is None:
+        recover = tuple(reversed(prepare))
     return Course(
         rule=table.text("name", name),
         prepare=prepare,
-        recover=tuple(reversed(prepare)) if recover is None else recover,
+        recover=recover,
         acknowledge=_word(table, "acknowledge", Acknowledge.WHEN_PREPARED),
         on_failure=_word(table, "on_failure", OnFailure.GO_ON),
         when_short=_word(table, "when_short", WhenShort.SKIP),
         leader=_word(table, "leader", Leader.FIRST),
-        recover_again=table.flag("recover_again", default=True),
+        recover_again=_recover_again(table, recover, handlers),
     )
+
+
+def _recover_again(
+    table: Table, recover: tuple[str, ...], handlers: Mapping[str, HandlerTable]
+) -> tuple[str, ...]:
+    """Whose recover may be run twice: as the rule says, or else where twice is as good as once."""
+    for_all = table.flag("recover_again", default=False)
+    if "recover_again" in table:
+        return recover if for_all else ()
+    return tuple(name for name in recover if handlers[name].kind in REPEATABLE)
 
 
 def _word(table: Table, key: str, default: Word) -> Word:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fairnotice.agent import records as law
+from fairnotice.agent.handlers.marks import Marks
 from fairnotice.agent.records import Line, Record, Records
 from fairnotice.clock import Clock
 from fairnotice.errors import AgentRuns, JournalDamaged, Unavailable
@@ -87,7 +88,7 @@ class Journal:
     """The journal of this agent, which no other may write while it lives."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        self._folder = folder
+        self.folder = folder
         self._file = folder / FILE
         self._clock = clock
         try:
@@ -98,8 +99,6 @@ class Journal:
         try:
             self.records, self._count, good = _read(self._file)
             self._open(good)
-            for line in list(law.cut_off(self.records.values())):
-                self.append(line)
             if any(self._is_old(record) for record in self.records.values()):
                 self._write_anew()
         except BaseException:
@@ -112,7 +111,7 @@ class Journal:
         self._size = good
         self._out.truncate(good)
         os.fsync(self._out.fileno())
-        _sync_folder(self._folder)
+        _sync_folder(self.folder)
 
     def append(self, line: Line) -> None:
         """Write a line down, and take it into account. It is on disk when this returns."""
@@ -158,6 +157,7 @@ class Journal:
         self.records.update(kept)
         self._count = sum(1 for _ in _encoded(kept.values()))
         self._open(self._file.stat().st_size)
+        Marks(self.folder).forget(kept)
 
     def close(self) -> None:
         """Let another agent have it."""

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from fairnotice.agent.records import Outcome, Phase, Record, Step
-from fairnotice.agent.rules import Acknowledge, OnFailure, WhenShort
+from fairnotice.agent.rules import Acknowledge, Course, OnFailure, WhenShort
 from fairnotice.client.document import Event
 from fairnotice.words import EventStatus
 
@@ -117,19 +117,30 @@ def _prepare(record: Record, shown: Event, now: datetime, limits: Limits) -> Act
     if not left or (record.failed and course.on_failure is OnFailure.STOP):
         return Prepared()
     handler, *later = left
+    seconds = _time_for(course, handler, later, shown, now, limits)
+    if seconds is not None:
+        return Run(Phase.PREPARE, handler, seconds)
+    there_is = seconds_left(shown, now, limits.margin_seconds) or 0.0
+    own = limits.handlers.get(handler)
+    why = _too_short(own, there_is, started=shown.status != EventStatus.SCHEDULED)
+    return PassOver(Step(Phase.PREPARE, handler, Outcome.SKIPPED, why))
+
+
+def _time_for(  # noqa: PLR0917 - all that the time depends on
+    course: Course, handler: str, later: list[str], shown: Event, now: datetime, limits: Limits
+) -> float | None:
+    """How long a handler has to prepare; None where it does not fit into what is left."""
     there_is = seconds_left(shown, now, limits.margin_seconds)
     own = limits.handlers.get(handler)
     if there_is is None:
         # An event without NotBefore that is not Started: nothing is promised.
-        return Run(Phase.PREPARE, handler, own or SHORT_SECONDS)
+        return own or SHORT_SECONDS
     if there_is > 0 and (own is None or own <= there_is):
-        seconds = own or _share(there_is, later, limits.handlers)
-        return Run(Phase.PREPARE, handler, seconds)
+        return own or _share(there_is, later, limits.handlers)
     # Whoever lets an event begin at once has handlers that need not be over before it does.
     if course.when_short is WhenShort.RUN or course.acknowledge is Acknowledge.AT_ONCE:
-        return Run(Phase.PREPARE, handler, there_is or own or SHORT_SECONDS)
-    why = _too_short(own, there_is, started=shown.status != EventStatus.SCHEDULED)
-    return PassOver(Step(Phase.PREPARE, handler, Outcome.SKIPPED, why))
+        return there_is or own or SHORT_SECONDS
+    return None
 
 
 def _share(seconds: float, later: list[str], limits: Mapping[str, float]) -> float:
@@ -188,5 +199,25 @@ def _owed(record: Record, handler: str) -> bool:
     """
     step = record.step(Phase.RECOVER, handler)
     if step is not None:
-        return record.course.recover_again and step.outcome is Outcome.UNKNOWN
+        return handler in record.course.recover_again and step.outcome is Outcome.UNKNOWN
     return record.begun(handler) or (handler not in record.course.prepare and record.any_begun)
+
+
+# ---- After a crash ----
+
+
+def seconds_to_end(
+    record: Record, step: Step, shown: Event | None, now: datetime, limits: Limits
+) -> float:
+    """How long a handler still has that an earlier life of the agent has begun."""
+    own = limits.handlers.get(step.handler)
+    if step.phase is Phase.RECOVER:
+        return own or RECOVER_SECONDS
+    if shown is None:
+        # It is told to end at once.
+        return own or SHORT_SECONDS
+    later = [name for name in record.course.prepare if record.step(step.phase, name) is None]
+    seconds = _time_for(record.course, step.handler, later, shown, now, limits)
+    if seconds is None:
+        return seconds_left(shown, now, limits.margin_seconds) or 0.0
+    return seconds

@@ -1,11 +1,12 @@
 """What the agent has done about each event: the lines of its journal, and what they add up to.
 
 Pure. A line is written before a handler is begun and when it has ended, so whatever the journal
-says is so, and what it does not say has not been begun.
+says is so, and what it does not say has not been begun. What became of one that was begun and never
+ended, since the agent died, is asked by the next life of the agent (runner.py).
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -32,6 +33,8 @@ class Outcome(StrEnum):
     ENDED = "ended"
     # The agent died meanwhile: it may have been done, in part or whole, or not at all.
     UNKNOWN = "unknown"
+    # The agent died before it did anything: as if its line had never been written.
+    NOT_BEGUN = "not-begun"
     # It was not run: there was not time enough.
     SKIPPED = "skipped"
 
@@ -92,6 +95,12 @@ class Record:
     def any_begun(self) -> bool:
         """Whether any handler was begun."""
         return any(self.begun(handler) for phase, handler in self.steps if phase is Phase.PREPARE)
+
+    @property
+    def cut_off(self) -> Step | None:
+        """What was begun and has not ended: if nobody is at it, the agent died meanwhile."""
+        begun = (step for step in self.steps.values() if step.outcome is Outcome.BEGUN)
+        return next(begun, None)
 
     @property
     def failed(self) -> bool:
@@ -181,7 +190,10 @@ def _next(record: Record, kind: LineKind, line: Line) -> Record:
     match kind:
         case LineKind.BEGUN | LineKind.ENDED:
             step = _step(kind, line)
-            return replace(record, steps={**record.steps, (step.phase, step.handler): step})
+            steps = {**record.steps, (step.phase, step.handler): step}
+            if step.outcome is Outcome.NOT_BEGUN:
+                del steps[step.phase, step.handler]
+            return replace(record, steps=steps)
         case LineKind.PREPARED:
             return replace(record, prepared=True)
         case LineKind.ACKNOWLEDGED:
@@ -215,13 +227,3 @@ def lines_of(record: Record) -> Iterator[Line]:
         yield gone(name)
     if record.over:
         yield over(name)
-
-
-def cut_off(records: Iterable[Record]) -> Iterator[Line]:
-    """The lines to write when an agent starts: what an earlier life began and did not end."""
-    why = "the agent had died meanwhile"
-    for record in records:
-        for step in record.steps.values():
-            if step.outcome is Outcome.BEGUN:
-                lost = replace(step, outcome=Outcome.UNKNOWN, why=why)
-                yield ended(record.event.id, lost)

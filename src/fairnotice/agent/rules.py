@@ -100,8 +100,8 @@ class Course:
     on_failure: OnFailure = OnFailure.GO_ON
     when_short: WhenShort = WhenShort.SKIP
     leader: Leader = Leader.FIRST
-    # A recover that a crash has cut off is run once more: better twice than a VM left drained.
-    recover_again: bool = True
+    # Handlers whose recover is run once more where a crash has cut it off.
+    recover_again: tuple[str, ...] = ()
 
     def to_row(self) -> dict[str, object]:
         """As the journal keeps it."""
@@ -111,7 +111,13 @@ class Course:
     def from_row(cls, row: Mapping[str, object]) -> "Course":
         """As it was kept; keys of a later fairnotice are left out."""
         made = {"acknowledge": Acknowledge, "on_failure": OnFailure, "when_short": WhenShort}
-        read = {**made, "leader": Leader, "prepare": tuple, "recover": tuple}
+        read = {
+            **made,
+            "leader": Leader,
+            "prepare": tuple,
+            "recover": tuple,
+            "recover_again": tuple,
+        }
         known = {field.name for field in fields(cls)}
         return cls(**{key: read.get(key, _as_it_is)(row[key]) for key in row if key in known})  # type: ignore[arg-type]
 

@@ -7,6 +7,7 @@ from typing import Protocol
 from fairnotice.agent import leader, plan
 from fairnotice.agent import records as law
 from fairnotice.agent.handlers.handler import Call
+from fairnotice.agent.handlers.marks import Mark, Trace
 from fairnotice.agent.leader import Say, Verdict
 from fairnotice.agent.plan import GiveGoAhead, Gone, Over, PassOver, Prepared, Run, Wait
 from fairnotice.agent.records import Outcome, Phase, Record, Step
@@ -58,6 +59,7 @@ class Runner(threading.Thread):
         self._stopping: threading.Event | None = None
         self._phase = Phase.PREPARE
         self._deadline = 0.0
+        self._mark: Mark | None = None
         # On the monotonic clock: when the go-ahead may be tried again.
         self._again_at = 0.0
         self._tries = 0
@@ -102,14 +104,21 @@ class Runner(threading.Thread):
             if record.over or shop.ending.is_set():
                 return False
             seen, shown = shop.news, shop.shown(self._event)
-            action = self._decide(record, shown)
-            waits = isinstance(action, Wait) or (
-                isinstance(action, Run) and not shop.take(action.handler)
-            )
-            if waits:
-                self._wait(seen)
-                return True
-            self._note(action)
+            lost = record.cut_off
+            if lost is None:
+                action = self._decide(record, shown)
+                waits = isinstance(action, Wait) or (
+                    isinstance(action, Run) and not shop.take(action.handler)
+                )
+                if waits:
+                    self._wait(seen)
+                    return True
+                self._note(action)
+            else:
+                self._find_again(lost, record, shown)
+        if lost is not None:
+            self._take_up(lost, record, shown or record.event)
+            return True
         match action:
             case Run():
                 self._run(action, record, shown or record.event)
@@ -155,21 +164,29 @@ class Runner(threading.Thread):
     # ---- Handlers ----
 
     def _begin(self, action: Run) -> None:
+        shop = self._shop
         self._stopping, self._phase = threading.Event(), action.phase
-        self._deadline = self._shop.clock.monotonic() + action.seconds
+        self._deadline = shop.clock.monotonic() + action.seconds
+        self._mark = shop.promised(self._event, action.phase, action.handler)
         try:
-            self._shop.write(law.begun(self._event, action.phase, action.handler))
+            shop.write(law.begun(self._event, action.phase, action.handler))
         except Unavailable:
             # What cannot be written down is not begun.
-            self._shop.give_back(action.handler)
+            self._let_go(action.handler)
             raise
 
     def _run(self, action: Run, record: Record, event: Event) -> None:
-        shop, stopping = self._shop, self._stopping
-        assert stopping is not None, "it was begun"
-        call = Call(event, record.vm, action.phase, self._deadline, shop.clock, stopping)
-        outcome, why = self._carried_out(action.handler, call)
-        step = Step(action.phase, action.handler, outcome, why)
+        outcome, why = self._carried_out(action.handler, self._call(action.phase, record, event))
+        self._note_end(Step(action.phase, action.handler, outcome, why))
+
+    def _call(self, phase: Phase, record: Record, event: Event) -> Call:
+        assert self._stopping is not None, "it was begun"
+        clock = self._shop.clock
+        return Call(event, record.vm, phase, self._deadline, clock, self._stopping, self._mark)
+
+    def _note_end(self, step: Step) -> None:
+        """Write down what came of a handler, for as long as it takes, and let others have it."""
+        shop = self._shop
         while True:
             with shop.changed:
                 try:
@@ -177,11 +194,58 @@ class Runner(threading.Thread):
                 except Unavailable as error:
                     log.error("event %s: %s", self._event, error)
                 else:
-                    self._stopping = None
-                    shop.give_back(action.handler)
+                    self._let_go(step.handler)
                     return
             if shop.ending.wait(AGAIN_SECONDS):
                 return
+
+    def _let_go(self, handler: str) -> None:
+        if self._mark is not None:
+            self._mark.close()
+        self._stopping = self._mark = None
+        self._shop.give_back(handler)
+
+    # ---- What an earlier life of the agent has begun ----
+
+    def _find_again(self, lost: Step, record: Record, shown: Event | None) -> None:
+        """Be where the agent was when it died; with shop.changed held."""
+        shop = self._shop
+        now = self._service.now()
+        self._stopping, self._phase = threading.Event(), lost.phase
+        seconds = plan.seconds_to_end(record, lost, shown, now, shop.limits)
+        self._deadline = shop.clock.monotonic() + seconds
+        self._mark = shop.left(self._event, lost.phase, lost.handler)
+        if shown is None and lost.phase is Phase.PREPARE:
+            self._stopping.set()
+
+    def _take_up(self, lost: Step, record: Record, event: Event) -> None:
+        """Go on with it, if the handler knows how; write down that nobody knows, if not."""
+        call = self._call(lost.phase, record, event)
+        match self._trace(lost.handler, call):
+            case Trace.KNOWN:
+                log.info(
+                    "event %s: %s %s was begun before the agent died",
+                    self._event,
+                    lost.phase,
+                    lost.handler,
+                )
+                outcome, why = self._carried_out(lost.handler, call)
+            case Trace.NOT_BEGUN:
+                outcome, why = Outcome.NOT_BEGUN, "the agent had died before"
+            case _:
+                outcome, why = Outcome.UNKNOWN, "the agent had died meanwhile"
+        self._note_end(Step(lost.phase, lost.handler, outcome, why))
+
+    def _trace(self, name: str, call: Call) -> Trace:
+        # One of another package need not have it, and the configuration need not have the handler.
+        ask = getattr(self._shop.handlers.get(name), "outcome", None)
+        try:
+            return Trace.UNKNOWN if ask is None else Trace(ask(call))
+        except Exception:  # noqa: BLE001 - whatever another package's handler raises
+            log.exception("handler %s: a fault of its own", name)
+            return Trace.UNKNOWN
+
+    # ---- A handler at work ----
 
     def _carried_out(self, name: str, call: Call) -> tuple[Outcome, str]:
         """What came of a handler, by its deadline or soon after."""

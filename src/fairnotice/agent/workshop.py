@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from fairnotice.agent import records as law
 from fairnotice.agent.handlers.handler import Handler
+from fairnotice.agent.handlers.marks import Mark, Marks, can_be_left
 from fairnotice.agent.journal import Journal
 from fairnotice.agent.plan import Limits
-from fairnotice.agent.records import Line, LineKind, Record
+from fairnotice.agent.records import Line, LineKind, Phase, Record
 from fairnotice.agent.rendezvous import Rendezvous
 from fairnotice.agent.rules import Rule, choose
 from fairnotice.client.document import Document, Event
@@ -48,7 +49,9 @@ class Workshop:
         self.document: Document | None = None
         self._rules = tuple(rules)
         self._told = told
-        self._busy: set[str] = set()
+        # What an earlier life of the agent began is for the plan that began it.
+        self._busy = {step.handler for one in self.live() if (step := one.cut_off) is not None}
+        self._marks = Marks(journal.folder) if can_be_left() else None
         self._passed_by: set[str] = set()
 
     # All below is called with `changed` held, unless it says otherwise.
@@ -93,6 +96,26 @@ class Workshop:
         """Let others have it."""
         self._busy.discard(handler)
         self.wake()
+
+    # ---- Marks ----
+
+    def promised(self, event: str, phase: Phase, handler: str) -> Mark | None:
+        """Marks for a handler that is going to be run; None where there can be none."""
+        mark = self.left(event, phase, handler)
+        try:
+            if mark is not None:
+                mark.promise()
+        except OSError as error:
+            log.warning(
+                "event %s: %s %s leaves no marks (%s): if the agent dies, nobody knows its end",
+                *(event, phase, handler, error),
+            )
+            return None
+        return mark
+
+    def left(self, event: str, phase: Phase, handler: str) -> Mark | None:
+        """The marks that a handler may have left in an earlier life of the agent."""
+        return None if self._marks is None else self._marks.of(event, phase, handler)
 
     # ---- Events ----
 

@@ -5,7 +5,7 @@ FAIRNOTICE_REMAINING_SECONDS. `restore` is run only where `save` has ended well.
 """
 
 from fairnotice.agent.handlers import processes
-from fairnotice.agent.handlers.handler import Call, Handler
+from fairnotice.agent.handlers.handler import Call
 from fairnotice.agent.handlers.notes import Notes
 from fairnotice.agent.tables import Table
 
@@ -20,7 +20,7 @@ def make(table: Table) -> "Checkpoint":
     return Checkpoint(table.command("save"), restore, grace, Notes(table.notes))
 
 
-class Checkpoint(Handler):
+class Checkpoint(processes.Runs):
     """Saves and restores."""
 
     def __init__(
@@ -39,7 +39,8 @@ class Checkpoint(Handler):
     def recover(self, call: Call) -> None:
         """Restore what was saved."""
         try:
-            if self._restore and _THING in self._notes.things(call.event.id):
+            saved = _THING in self._notes.things(call.event.id) or processes.was_begun(call)
+            if self._restore and saved:
                 self._run(self._restore, call)
         finally:
             # What failed is told, and not restored after another event, when it is old. Cut off by
@@ -49,4 +50,4 @@ class Checkpoint(Handler):
     def _run(self, command: tuple[str, ...], call: Call) -> None:
         seconds = str(int(processes.until_term(call, self._grace_seconds)))
         told = [word.replace(_PLACE, seconds) for word in command]
-        processes.run(told, call, grace_seconds=self._grace_seconds)
+        processes.run(told, call, grace_seconds=self._grace_seconds, once=True)

@@ -8,7 +8,7 @@ sentence that says so.
 from collections.abc import Mapping
 
 from fairnotice.agent.handlers import processes
-from fairnotice.agent.handlers.handler import Call, Handler
+from fairnotice.agent.handlers.handler import Call
 from fairnotice.agent.tables import Table
 
 
@@ -27,7 +27,7 @@ def make(table: Table) -> "Command":
     return made
 
 
-class Command(Handler):
+class Command(processes.Runs):
     """Runs one command line before, and one after; an empty one is not run."""
 
     def __init__(
@@ -60,4 +60,5 @@ class Command(Handler):
                 environment=self._environment,
                 directory=self._directory,
                 grace_seconds=self._grace_seconds,
+                once=True,
             )

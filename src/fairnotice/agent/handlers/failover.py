@@ -6,7 +6,8 @@ it says so or the time is over. `back`, if given, is run afterwards where `comma
 """
 
 from fairnotice.agent.handlers import processes
-from fairnotice.agent.handlers.handler import Call, Handler
+from fairnotice.agent.handlers.handler import Call
+from fairnotice.agent.handlers.marks import Trace
 from fairnotice.agent.handlers.notes import Notes
 from fairnotice.agent.handlers.patience import at_most
 from fairnotice.agent.tables import Table
@@ -27,7 +28,7 @@ def make(table: Table) -> "Failover":
     )
 
 
-class Failover(Handler):
+class Failover(processes.Runs):
     """Hands over, and takes back."""
 
     def __init__(
@@ -49,12 +50,12 @@ class Failover(Handler):
 
     def prepare(self, call: Call) -> None:
         """Hand over if this VM is the primary."""
-        if self._is_elsewhere(call):
+        if not processes.was_begun(call) and self._is_elsewhere(call):
             if self._notes.held(_THING):
                 self._notes.hold(call.event.id, _THING, "here")
             return
         self._notes.hold(call.event.id, _THING, "here")
-        processes.run(self._command, call)
+        processes.run(self._command, call, once=True)
         while not self._is_elsewhere(call):
             if not call.wait(self._poll_seconds):
                 raise HandlerFailed(
@@ -65,12 +66,19 @@ class Failover(Handler):
     def recover(self, call: Call) -> None:
         """Take back what was handed over, if that is wanted."""
         try:
-            if self._back and _THING in self._notes.things(call.event.id):
-                processes.run(self._back, call)
+            handed_over = _THING in self._notes.things(call.event.id) or processes.was_begun(call)
+            if self._back and handed_over:
+                processes.run(self._back, call, once=True)
         except HandlerFailed:
             self._notes.abandon(call.event.id)
             raise
         self._notes.release(call.event.id)
+
+    def outcome(self, call: Call) -> Trace:
+        """What the marks say; what is noted already is gone on with, and not left behind."""
+        trace = super().outcome(call)
+        noted = _THING in self._notes.things(call.event.id)
+        return Trace.KNOWN if trace is Trace.NOT_BEGUN and noted else trace
 
     def _is_elsewhere(self, call: Call) -> bool:
         """What the check says; one that hangs has not said so."""

@@ -7,11 +7,15 @@ and soon after `stopping` is set: every wait of a handler is one of `Call.wait`,
 `recover` undoes what `prepare` did, no more: what an operator had changed before stays as it was.
 It may be called in a later life of the agent than `prepare` was, and after a `prepare` that failed
 half way; both must be right.
+
+An agent that died while a handler was at work asks it in its next life what became of that:
+`outcome`. Most cannot know. Those that run a command can, by the marks that it leaves (marks.py).
 """
 
 import threading
 from typing import NamedTuple, Protocol
 
+from fairnotice.agent.handlers.marks import Mark, Trace
 from fairnotice.client.document import Event
 from fairnotice.clock import Clock
 
@@ -30,6 +34,8 @@ class Call(NamedTuple):
     clock: Clock
     # Set when the handler must end now: the event is gone, or the agent ends.
     stopping: threading.Event
+    # Where a command leaves marks of what became of it; None where there can be none.
+    mark: Mark | None = None
 
     def remaining_seconds(self) -> float:
         """How long there is; 0 where the deadline has passed."""
@@ -97,6 +103,13 @@ class Handler(Protocol):
     def recover(self, call: Call) -> None:  # noqa: ARG002 - for those who inherit
         """Undo what `prepare` did, and nothing else."""
         return
+
+    def outcome(self, call: Call) -> Trace:  # noqa: ARG002 - the same
+        """What became of this call, which an earlier life of the agent had begun.
+
+        A handler of another package need not have it.
+        """
+        return Trace.UNKNOWN
 
     def open(self, prepared: bool) -> None:  # noqa: ARG002, FBT001 - the same
         """The agent starts; `prepared` if it was left so in an earlier life of the agent."""

@@ -4,7 +4,7 @@ There is nothing to undo: whoever starts the VM starts the agent.
 """
 
 from fairnotice.agent.handlers import processes
-from fairnotice.agent.handlers.handler import Call, Handler
+from fairnotice.agent.handlers.handler import Call
 from fairnotice.agent.tables import Table
 
 
@@ -13,7 +13,7 @@ def make(table: Table) -> "Shutdown":
     return Shutdown(table.command("command", ("systemctl", "poweroff")))
 
 
-class Shutdown(Handler):
+class Shutdown(processes.Runs):
     """Runs the command that shuts down."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
@@ -21,4 +21,4 @@ class Shutdown(Handler):
 
     def prepare(self, call: Call) -> None:
         """Shut down."""
-        processes.run(self._command, call)
+        processes.run(self._command, call, once=True)
