@@ -45,7 +45,7 @@ class Table:
             key = unknown[0]
             top = "It stands at the top of the file, above the first table."
             hint = top if key in TOP_KEYS else nearest(key, self._asked)
-            raise self.refuse(f"there is no key {key} here. {hint}")
+            raise self.refuse(f"there is no key {key}. {hint}")
 
     def text(self, key: str, default: object = _REQUIRED) -> str:
         """A text that is not empty; the default may be."""
