@@ -1,5 +1,6 @@
 """Agents for tests: real ones, as a process or as a thread, with handlers that write lines."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -97,6 +98,27 @@ def thread(home: Home, url: str):
     finally:
         agent.stop.set()
         running.join(10)
+
+
+# Agents to be killed by the dozen: processes that need not begin with Python and its modules.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["fairnotice.agent.daemon", "tests.agent.agents"])
+
+
+@contextmanager
+def fork(home: Home, url: str):
+    """The agent as a process that starts fast; to be killed, since it ends in no other way."""
+    started = _FORKS.Process(target=_live, args=(home.config, url), daemon=True)
+    started.start()
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.join(10)
+
+
+def _live(file: Path, url: str) -> None:
+    Agent(config.load(file), ScheduledEvents(url), SystemClock()).run()
 
 
 def lives(pid: int) -> bool:

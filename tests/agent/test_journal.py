@@ -1,11 +1,13 @@
 """The journal: torn anywhere it is read, damaged anywhere it says so, and only one agent has it."""
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from fairnotice.agent import journal, records
+from fairnotice.agent.handlers.marks import Marks
 from fairnotice.agent.journal import FILE, KEPT, Journal
 from fairnotice.agent.records import Outcome, Phase, Step
 from fairnotice.clock import SystemClock
@@ -88,16 +90,18 @@ def test_damage_in_the_middle_is_said_in_words(folder):
         Journal(folder, ManualClock(NOW))
 
 
-def test_what_was_begun_and_not_ended_is_unknown_to_the_next_life(tmp_path):
-    """And it is written down so."""
+def test_what_was_begun_and_not_ended_is_found_by_the_next_life(tmp_path):
+    """Until it says what became of it; what was never begun is as if it had not been written."""
     first = Journal(tmp_path, ManualClock(NOW))
     for line in LINES[:2]:
         first.append(line)
     first.close()
-    Journal(tmp_path, ManualClock(NOW)).close()
-    step = journal.read(tmp_path)["E1"].step(Phase.PREPARE, "a")
-    assert step.outcome is Outcome.UNKNOWN
-    assert journal.read(tmp_path)["E1"].failed
+    second = Journal(tmp_path, ManualClock(NOW))
+    step = second.records["E1"].cut_off
+    assert step == Step(Phase.PREPARE, "a", Outcome.BEGUN)
+    second.append(records.ended("E1", replace(step, outcome=Outcome.NOT_BEGUN)))
+    second.close()
+    assert journal.read(tmp_path)["E1"].steps == {}
 
 
 def test_what_is_over_and_old_is_left_out(folder):
@@ -110,9 +114,15 @@ def test_what_is_over_and_old_is_left_out(folder):
     live.close()
     before = journal.read(folder)["E2"]
     size = (folder / FILE).stat().st_size
+    for name in ("E1", "E2"):
+        mark = Marks(folder).of(name, Phase.PREPARE, "a")
+        mark.promise()
+        mark.close()
     Journal(folder, ManualClock(NOW + KEPT + timedelta(hours=1))).close()
     assert journal.read(folder) == {"E2": before}
     assert (folder / FILE).stat().st_size < size / 2
+    # Nor are the marks kept of what is left out.
+    assert [one.name for one in (folder / "marks").iterdir()] == ["E2"]
 
 
 def test_it_does_not_grow_for_ever(tmp_path, monkeypatch):

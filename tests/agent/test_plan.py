@@ -22,6 +22,7 @@ from fairnotice.agent.plan import (
     Wait,
     decide,
     seconds_left,
+    seconds_to_end,
 )
 from fairnotice.agent.records import Outcome, Phase, Record, Step
 from fairnotice.agent.rules import Acknowledge, Leader, OnFailure, WhenShort
@@ -175,6 +176,23 @@ def test_a_handler_that_only_recovers_comes_with_the_others():
     assert next_of(record(event(), how, gone=True), None) == Over()
 
 
+@pytest.mark.parametrize(
+    ("phase", "shown", "how", "seconds"),
+    [
+        (PREPARE, event(), {}, 8.0),
+        (PREPARE, event(seconds=10), {}, 5.0),
+        (PREPARE, event(seconds=None, status="Started"), {}, 0.0),
+        (PREPARE, event(seconds=None, status="Started"), {"when_short": WhenShort.RUN}, 8.0),
+        (PREPARE, None, {}, 8.0),
+        (RECOVER, None, {}, 8.0),
+    ],
+)
+def test_what_outlived_the_agent_has_what_is_left(phase, shown, how, seconds):
+    """No more than it says it takes, and none behind NotBefore, but where the rule lets it."""
+    one = record(event(), course("a", **how), (phase, "a", Outcome.BEGUN), gone=shown is None)
+    assert seconds_to_end(one, one.cut_off, shown, NOW, Limits(MARGIN, {"a": 8.0})) == seconds
+
+
 # ---- Whatever happens ----
 
 HANDLERS = ("a", "b", "c")
@@ -190,6 +208,7 @@ COURSES = st.builds(
 # Around what the handlers take, with and without the margin; and as long as can be.
 NOTICES = st.sampled_from([0, 5, 6, 10, 12, 14, 32, 36, 40, 60, 900])
 ENDS = st.sampled_from([Outcome.DONE, Outcome.DONE, Outcome.FAILED, Outcome.LATE, Outcome.ENDED])
+BECAME = st.sampled_from([Outcome.UNKNOWN, Outcome.NOT_BEGUN, Outcome.DONE, Outcome.FAILED])
 LIMITS = Limits(MARGIN, {"a": 8.0, "b": 30.0})
 
 
@@ -249,12 +268,16 @@ class AnyLife(RuleBasedStateMachine):
                 self.step(name, end)
 
     @precondition(lambda self: self.known)
-    @rule(names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), late=st.booleans())
-    def go_on_and_die(self, names, late):
+    @rule(
+        names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4),
+        late=st.booleans(),
+        became=BECAME,
+    )
+    def go_on_and_die(self, names, late, became):
         """The agent dies in the middle of the first of these, or while a handler runs."""
         for name in names:
             if name in self.known:
-                action = self.step(name, dies=not late, dies_running=late)
+                action = self.step(name, became, dies=not late, dies_running=late)
                 if not late or isinstance(action, Run):
                     return
 
@@ -266,11 +289,10 @@ class AnyLife(RuleBasedStateMachine):
             case Run(phase, handler, seconds):
                 self.write(records.begun(name, phase, handler))
                 self.check_run(name, action, shown, others)
-                self.ran.append((name, phase, handler))
                 if dies or dies_running:
-                    self.cut_off.append((name, phase, handler))
-                    self.start_anew()
+                    self.die_running((name, phase, handler), end)
                     return action
+                self.ran.append((name, phase, handler))
                 self.now += timedelta(seconds=seconds / 2)
                 self.write(records.ended(name, Step(phase, handler, end)))
             case PassOver(step):
@@ -290,14 +312,24 @@ class AnyLife(RuleBasedStateMachine):
             self.start_anew()
         return action
 
+    def die_running(self, what, became):
+        """The next life of the agent asks what became of it."""
+        name, phase, handler = what
+        if became is not Outcome.NOT_BEGUN:
+            self.ran.append(what)
+        if became is Outcome.UNKNOWN:
+            self.cut_off.append(what)
+        self.start_anew()
+        step = self.known[name].cut_off
+        assert step == Step(phase, handler, Outcome.BEGUN)
+        self.write(records.ended(name, replace(step, outcome=became)))
+
     @rule()
     def start_anew(self):
         """Read the journal, as an agent does that starts."""
         self.known = {}
         for raw in self.lines:
             records.add(self.known, journal.decoded(raw.rstrip(b"\n")))
-        for line in list(records.cut_off(self.known.values())):
-            self.write(line)
 
     # ---- What holds ----
 

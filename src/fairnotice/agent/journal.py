@@ -6,6 +6,7 @@ at the end, and had not been acted on: it is cut off. Damage anywhere else is no
 
 import json
 import os
+import threading
 from binascii import crc32
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -25,6 +26,9 @@ LOCK = "agent.lock"
 KEPT = timedelta(days=2)
 # So many lines, and the file is written anew with what still counts.
 LINES_MAX = 2_000
+# So often and so long apart a lock is tried that somebody holds.
+_LOOKS = 25
+_LOOK_SECONDS = 0.02
 
 
 def encoded(line: Line) -> bytes:
@@ -188,7 +192,7 @@ def _locked(path: Path) -> BinaryIO:
     """The lock file, held until it is closed or this process dies; AgentRuns where it is taken."""
     held = path.open("a+b")
     try:
-        _take(held)
+        _take_soon(held)
     except OSError as error:
         held.seek(0)
         # Windows lets nobody read what is locked.
@@ -202,6 +206,16 @@ def _locked(path: Path) -> BinaryIO:
     held.write(b"%d\n" % os.getpid())
     held.flush()
     return held
+
+
+def _take_soon(held: BinaryIO) -> None:
+    """What an agent was about to start when it was killed holds its lock for a moment more."""
+    for _ in range(_LOOKS):
+        with suppress(OSError):
+            _take(held)
+            return
+        threading.Event().wait(_LOOK_SECONDS)
+    _take(held)
 
 
 def _take(held: BinaryIO) -> None:

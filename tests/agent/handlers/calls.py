@@ -4,9 +4,13 @@ import threading
 import tomllib
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from fairnotice.agent.handlers import registry
 from fairnotice.agent.handlers.handler import Call
+from fairnotice.agent.handlers.marks import Mark, Marks
 from fairnotice.client import Event
 from fairnotice.clock import SystemClock
 
@@ -23,17 +27,29 @@ REBOOT = Event(
     resource_type="VirtualMachine",
 )
 FREEZE = replace(REBOOT, id="B123BC45-1234-5678-AB90-ABCDEF123456", type="Freeze")
+# Where commands leave their marks, as those of an agent do; each call has its own.
+FOLDER = TemporaryDirectory()
+MARKS = Marks(Path(FOLDER.name))
+NUMBERS = count()
 
 
-def call(seconds=10.0, phase="prepare", event=REBOOT, stopping=None):
+def promised() -> Mark:
+    """Marks that nobody has left yet."""
+    mark = MARKS.of(REBOOT.id, "prepare", str(next(NUMBERS)))
+    mark.promise()
+    return mark
+
+
+def call(seconds=10.0, phase="prepare", event=REBOOT, stopping=None, mark=None):
     """What a handler with so many seconds is told."""
     deadline = CLOCK.monotonic() + seconds
-    return Call(event, "web-0", phase, deadline, CLOCK, stopping or threading.Event())
+    stopping = stopping or threading.Event()
+    return Call(event, "web-0", phase, deadline, CLOCK, stopping, mark or promised())
 
 
-def after(seconds=10.0, event=REBOOT):
+def after(seconds=10.0, event=REBOOT, mark=None):
     """The same, when the event is over."""
-    return call(seconds, "recover", event)
+    return call(seconds, "recover", event, mark=mark)
 
 
 def made(toml, state=None):
