@@ -255,7 +255,7 @@ def test_the_plan_goes_on_without_a_handler_that_does_not_end(tmp_path, cloud):
 class Forgetful(Handler):
     """A handler of somebody else, which opens a file that is not there."""
 
-    def prepare(self, call):
+    def prepare(self, call):  # noqa: ARG002 - as every handler
         open("/no/such/place")  # noqa: PTH123, SIM115 - as somebody else writes it
 
 
