@@ -8,7 +8,7 @@ from threading import Event as Signal
 
 import pytest
 
-from fairnotice.agent import journal
+from fairnotice.agent import journal, status
 from fairnotice.agent.handlers.handler import Handler
 from fairnotice.agent.records import Outcome, Phase
 from fairnotice.testing import Cloud
@@ -98,6 +98,43 @@ def test_a_canceled_event_is_recovered_from(home, cloud):
         cloud.wait_until(lambda: home.over)
     assert home.wrote == BOTH
     assert not cloud.approvals
+
+
+def test_what_a_recover_is_told_of_the_end(tmp_path, cloud):
+    """The event as it was shown last, and whether it was over or canceled, where that is known."""
+    told = '; test $FAIRNOTICE_PHASE = prepare || echo "$FAIRNOTICE_EVENT_STATUS'
+    told += f' $FAIRNOTICE_ENDED $FAIRNOTICE_NOT_BEFORE" >> {tmp_path}/told'
+    home = Home(tmp_path / "vm", 'prepare = ["one"]\nacknowledge = "never"', slow=told)
+    file = tmp_path / "told"
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        canceled = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: home.wrote)
+        canceled.cancel()
+        cloud.wait_until(file.exists)
+        came = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: len(home.wrote) == 3)
+        came.approve()
+        cloud.wait_until(lambda: journal.read(home.state)[came.id].event.is_started)
+        cloud.run_until(came, "Completed")
+        cloud.wait_until(lambda: home.over)
+    first, second = file.read_text().splitlines()
+    assert first == f"Scheduled canceled {canceled.not_before:%Y-%m-%dT%H:%M:%SZ}"
+    assert second == "Started over "
+
+
+def test_what_came_and_went_while_nobody_watched_is_not_called_canceled(home, cloud):
+    """It may have been either: somebody else may have let it begin."""
+    home = Home(home.folder, 'prepare = ["one"]\nacknowledge = "never"')
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        event = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: "prepared" in home.journal)
+    event.approve()
+    cloud.run_until(event, "Completed")
+    with thread(home, cloud.url_for("web-0")):
+        cloud.wait_until(lambda: home.over)
+    assert (record(home).gone, record(home).ended) == (True, "")
 
 
 def test_a_handler_is_ended_when_its_event_is_gone(tmp_path, cloud):
@@ -215,6 +252,28 @@ def test_the_plan_goes_on_without_a_handler_that_does_not_end(tmp_path, cloud):
     assert not cloud.approvals
 
 
+class Forgetful(Handler):
+    """A handler of somebody else, which opens a file that is not there."""
+
+    def prepare(self, call):  # noqa: ARG002 - as every handler
+        open("/no/such/place")  # noqa: PTH123, SIM115 - as somebody else writes it
+
+
+def test_what_another_package_raises_is_said_with_what_it_was_about(tmp_path, cloud):
+    """The path is in the sentence; and a plan whose only handler failed is not called prepared."""
+    home = Home(tmp_path / "vm", rule='prepare = ["one"]')
+    with thread(home, cloud.url_for("web-0")) as agent:
+        agent.shop.handlers["one"] = Forgetful()
+        watching(home, cloud)
+        cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: "prepared" in home.journal)
+    [step] = record(home).steps.values()
+    assert step.why.startswith("FileNotFoundError: ")
+    assert "/no/such/place" in step.why
+    assert status.state(record(home)) == "not prepared"
+    assert status.row(record(home))["not_before"].endswith("Z")
+
+
 def test_at_once_is_before_the_handlers(tmp_path, cloud):
     """The event has begun when the first handler does, which is run all the same."""
     home = Home(tmp_path / "vm", rule='prepare = ["one"]\nacknowledge = "at-once"')
@@ -223,7 +282,9 @@ def test_at_once_is_before_the_handlers(tmp_path, cloud):
         event = cloud.vm("web-0").restart()
         cloud.wait_until(lambda: "prepared" in home.journal)
     assert event.approved_by == "web-0"
-    assert home.journal.index("acknowledged") == 1
+    # That it is Started may be heard before the answer to the go-ahead is.
+    first = [kind for kind in home.journal if kind != "shown"]
+    assert first.index("acknowledged") == 1
     assert home.wrote == ["prepare one"]
 
 

@@ -6,13 +6,18 @@ import os
 import re
 import socket
 import tomllib
+from datetime import timedelta
 from http.client import HTTPConnection
 
 import pytest
 
+from fairnotice.agent import config, plan, records
 from fairnotice.agent.handlers import registry
+from fairnotice.agent.rules import choose
 from fairnotice.agent.tables import Table
+from fairnotice.engine import AZURE
 from fairnotice.testing import Cloud
+from tests.agent.events import NOW, VM, event
 from tests.agent.handlers.calls import call
 from tests.agent.handlers.mailbox import Mailbox, self_signed, server_context
 from tests.agent.handlers.receiver import Receiver
@@ -84,6 +89,85 @@ def test_every_page_is_listed_and_proven_here():
     assert [path.name for path in PAGES if f"({path.name})" not in index] == []
     proofs = [f"test_{path.stem.replace('-', '_')}" for path in PAGES]
     assert [name for name in proofs if name not in globals()] == []
+
+
+# What the file of each page has run for an eviction with Azure's notice, and when a node fails;
+# each handler with its seconds.
+PLANS = {
+    "checkpoint": ({"computation": 28}, {"computation": 10}),
+    "draining": ({"haproxy": 25}, {"haproxy": 120}),
+    "failover": ({"replica": 20}, {"replica": 20}),
+    "kubernetes": ({"cordon": 10, "drain": 15}, {"cordon": 10, "drain": 10}),
+    "load-balancer": ({"gate": 14, "service": 8}, {"gate": 14, "service": 8}),
+    "logging": ({"lines": 12.5, "system-log": 12.5}, {"lines": 10, "system-log": 10}),
+    # A node that fails comes back, and so do its services: no rule is for it.
+    "shutdown": ({"services": 15, "power": 5}, {}),
+    "telling": ({"hook": 8, "mail": 12}, {"hook": 8, "mail": 12}),
+}
+
+
+def planned(text, of):
+    """Which handlers are run for this event, with which seconds, if each takes all of them."""
+    read = config.read(text)
+    course = choose(read.rules, of, VM).course
+    known, now = {}, NOW
+    records.add(known, records.planned(of, VM, course))
+    limits = plan.Limits(read.margin_seconds, read.limits)
+    ran = {}
+    while not isinstance(action := plan.decide(known[of.id], of, now, limits), plan.Prepared):
+        assert isinstance(action, plan.Run), f"{action} is nothing that a page should have"
+        ran[action.handler] = action.seconds
+        now += timedelta(seconds=action.seconds)
+        step = records.Step(action.phase, action.handler, records.Outcome.DONE)
+        records.add(known, records.ended(of.id, step))
+    return ran
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_every_page_has_a_plan_for_an_eviction_and_for_a_node_that_fails(path):
+    """Within 30 s less the margin, and without any notice: nothing on the page is skipped."""
+    (text,) = blocks(path)
+    evicted = event(kind="Preempt", seconds=AZURE.notice_seconds["Preempt"])
+    failed = event(kind="Redeploy", seconds=None, status="Started", source="Platform")
+    assert (planned(text, evicted), planned(text, failed)) == PLANS[path.stem]
+
+
+def test_a_freeze_of_a_second_is_logged_too():
+    """The page says every event, and means it."""
+    (text,) = blocks(JOBS / "logging.md")
+    freeze = event(kind="Freeze", duration_seconds=1)
+    assert list(planned(text, freeze)) == ["lines", "system-log"]
+
+
+def test_the_lines_to_try_a_page_with(tmp_path):
+    """They go to the top of any file, and name a VM as `fairnotice up` serves it."""
+    (more,) = blocks(JOBS / "README.md")
+    read = config.read(more + page("failover", tmp_path).partition("\n")[2])
+    assert (read.url, str(read.state)) == ("http://127.0.0.1:8169/vm/web-0", "state")
+    assert len(read.rules) == 1
+
+
+def test_a_node_that_fails_is_told_of_and_when_it_is_over(tmp_path, stand_ins):
+    """The log's page in a cloud: Started when it is first seen, and over afterwards."""
+    words = {"/var/log/fairnotice/": f"{tmp_path}/", '["lines", "system-log"]': '["lines"]'}
+    text = page("logging", tmp_path, words)
+    with Cloud() as cloud, agent(text, cloud.url_for("web-0"), stand_ins) as running:
+        cloud.wait_until(lambda: running.shop.document)
+        (failed,) = (one for one in cloud.node("node-0").fail() if "web-0" in one.resources)
+        lines = tmp_path / "events.jsonl"
+        cloud.wait_until(lambda: lines.exists() and record_of(running, failed).prepared)
+        cloud.run_until(failed, "Completed")
+        cloud.wait_until(lambda: record_of(running, failed).over)
+    mine = map(json.loads, lines.read_text().splitlines())
+    told = [
+        (one["phase"], one["event_type"], one["event_status"], one["ended"])
+        for one in mine
+        if one["event_id"] == failed.id
+    ]
+    assert told == [
+        ("prepare", "Redeploy", "Started", None),
+        ("recover", "Redeploy", "Started", "over"),
+    ]
 
 
 def test_checkpoint(tmp_path, stand_ins):
@@ -183,6 +267,7 @@ def test_telling(tmp_path, stand_ins):
     assert headers["Authorization"] == "Bearer abc"
     assert (list(body), list(body["data"])) == (list(example), list(example["data"]))
     assert after["type"] == "fairnotice.event.recover"
+    assert (after["data"]["event_status"], after["data"]["ended"]) == ("Started", "over")
     assert len(mailbox.kept) == len(mailbox.logins) == 2
 
 
@@ -264,10 +349,10 @@ def test_a_handler_of_ones_own(tmp_path, monkeypatch, stand_ins):
     package, own = blocks(GUIDES / "own-handlers.md")
     (program,) = blocks(GUIDES / "own-handlers.md", "python")
     site, door = tmp_path / "site", tmp_path / "turnstile"
-    door.mkdir()
     installed(site, package, program)
     monkeypatch.syspath_prepend(str(site))
     text = replaced(own, {"/run/turnstile": str(door)})
+    door.mkdir()
     (door / "one.inside").touch()
 
     with (

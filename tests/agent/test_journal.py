@@ -15,6 +15,7 @@ from fairnotice.errors import AgentRuns, JournalDamaged, Unavailable
 from fairnotice.testing.manual_clock import ManualClock
 from tests.agent.events import NOW, VM, course, event
 
+STARTED = event(description="draußen\n\x01", status="Started", seconds=None)
 LINES = (
     records.planned(event(description="draußen\n\x01"), VM, course("a", "b")),
     records.begun("E1", Phase.PREPARE, "a"),
@@ -22,7 +23,8 @@ LINES = (
     records.ended("E1", Step(Phase.PREPARE, "b", Outcome.SKIPPED, "no time was left")),
     records.prepared("E1"),
     records.acknowledged("E1", "given"),
-    records.gone("E1"),
+    records.shown(STARTED),
+    records.gone("E1", records.Ending.OVER),
     records.begun("E1", Phase.RECOVER, "a"),
     records.ended("E1", Step(Phase.RECOVER, "a", Outcome.DONE)),
     records.over("E1"),
@@ -44,7 +46,7 @@ def test_what_was_written_is_read_again(folder):
     [one] = journal.read(folder).values()
     assert one.over
     assert one.acknowledgement == "given"
-    assert one.event == event(description="draußen\n\x01")
+    assert (one.event, one.ended) == (STARTED, "over")
     assert [(step.handler, step.outcome) for step in one.steps.values()] == [
         ("a", Outcome.FAILED),
         ("b", Outcome.SKIPPED),

@@ -21,6 +21,7 @@ from fairnotice.agent.plan import (
     Run,
     Wait,
     decide,
+    how_it_ended,
     seconds_left,
     seconds_to_end,
 )
@@ -432,3 +433,26 @@ class AnyLife(RuleBasedStateMachine):
 
 TestAnyLife = AnyLife.TestCase
 TestAnyLife.settings = settings(max_examples=500, stateful_step_count=25)
+
+
+# ---- How an event ended ----
+
+
+@pytest.mark.parametrize(
+    ("of", "acknowledged", "seconds", "watched", "ended"),
+    [
+        (event(status="Started", seconds=None), "", 0, False, "over"),
+        (event(), "", 899, True, "canceled"),
+        (event(), "left to web-1", 899, True, "canceled"),
+        # Let begin by this VM, it may have come and gone between two looks.
+        (event(), "given", 899, True, ""),
+        (event(), "", 900, True, ""),
+        (event(), "", 899, False, ""),
+        (event(seconds=None), "", 0, True, ""),
+    ],
+)
+def test_how_an_event_ended(of, acknowledged, seconds, watched, ended):
+    """Over or canceled where that is sure; otherwise nobody says so."""
+    known = records.Record(of, VM, course("a"), acknowledgement=acknowledged)
+    now = NOW + timedelta(seconds=seconds)
+    assert how_it_ended(known, now, watched=watched) == ended

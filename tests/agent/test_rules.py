@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fairnotice.agent import config
+from fairnotice.agent.daemon import made_handlers
 from fairnotice.agent.rules import BUILT_IN, Course, Leader, Match, Reach, Rule, choose
 from fairnotice.errors import UsageError
 from tests.agent.events import VM, course, event
@@ -152,6 +153,12 @@ def test_a_whole_file():
         ("on_failure", "onfailure", r"\[\[rule\]\] 'drain': there is no key onfailure. Did you me"),
         ('"Reboot"', '"Rebot"', "types has 'Rebot' in it. Did you mean Reboot"),
         ('"stop"', '"halt"', "on_failure is 'halt'"),
+        ('"stop"', "true", "on_failure is true: give one of acknowledge, go-on, stop."),
+        (
+            "on_failure =",
+            'vm = "a"\non_failure =',
+            "'drain': there is no key vm. It stands at the t",
+        ),
         ('prepare = ["gate", "app"]', 'prepare = ["gat"]', "names 'gat', which is no handler. Did"),
         ('prepare = ["gate", "app"]', 'prepare = ["app", "app"]', "names 'app' twice"),
         ("duration_at_most = 60", "duration_at_most = 6", "nothing can fit"),
@@ -184,6 +191,24 @@ def test_a_rule_that_prepares_nothing_acknowledges_nothing():
     assert (silent.course.called, BUILT_IN.course.called) == ("rule 1", "rule built-in")
 
 
+def test_everything_that_is_wrong_is_said_at_once(tmp_path):
+    """A line for each rule, and for each handler, with the file in front of every one."""
+    path = tmp_path / "agent.toml"
+    path.write_text("[[rule]]\ntypes = ['Rebot']\n[[rule]]\nprepare = ['a']\n")
+    with pytest.raises(UsageError) as refused:
+        config.load(path)
+    first, second = str(refused.value).splitlines()
+    assert first.startswith(f"{path}: [[rule]] number 1: types has 'Rebot'")
+    assert second.startswith(f"{path}: [[rule]] number 2: prepare names 'a'")
+
+    path.write_text("[handler.a]\nkind = 'log'\n[handler.b]\nkind = 'comand'\n")
+    with pytest.raises(UsageError) as refused:
+        made_handlers(config.load(path))
+    first, second = str(refused.value).splitlines()
+    assert first.startswith(f"{path}: [handler.a]: to is missing")
+    assert second.startswith(f"{path}: [handler.b]: there is no kind 'comand'")
+
+
 def test_where_the_journal_is(monkeypatch):
     """The folder of systemd, the user's, or the system's."""
     monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/one:/var/lib/two")
@@ -191,6 +216,7 @@ def test_where_the_journal_is(monkeypatch):
     monkeypatch.delenv("STATE_DIRECTORY")
     monkeypatch.setenv("XDG_STATE_HOME", "/home/own/.state")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert str(config.default_state()) == "/home/own/.state/fairnotice"
+    # Not that of `fairnotice up`, which people remove to begin all over.
+    assert str(config.default_state()) == "/home/own/.state/fairnotice-agent"
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert str(config.default_state()) == "/var/lib/fairnotice"

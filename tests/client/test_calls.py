@@ -18,7 +18,13 @@ BODY = GOOD["2017-08-01 to 2019-01-01"][0]
 FAILURES = {
     "400": (answer(b'{"error":"no such thing"}', 400), RequestRefused, "400: no such thing", None),
     "403": (answer(b"", 403), RequestRefused, "403.", None),
-    "404": (answer(b"<html>", 404), RequestRefused, "404: b'<html>'", None),
+    "403 in words": (
+        answer(b"denied:\n \x1b\xff", 403),
+        RequestRefused,
+        "403: denied: \ufffd",
+        None,
+    ),
+    "404": (answer(b"<html>", 404), RequestRefused, "404: <html>", None),
     "408": (answer(b"", 408), Away, "408", None),
     "410": (answer(b"", 410), Away, "410", None),
     "429": (answer(b"", 429, b"Retry-After: 7"), Away, "429", 7.0),

@@ -45,6 +45,18 @@ def kinds(changes):
     return [(change.kind, change.event.id) for change in changes]
 
 
+def test_printed_it_is_a_line_for_people():
+    """Not the three hundred characters of everything; and nothing that a terminal would obey."""
+    odd = replace(reboot(), type="Re\x1b[31mboot\n", resources=(), not_before=None)
+    announced, started = walked(
+        Document(1, (event,)) for event in (reboot(), replace(reboot(), status="Started"))
+    )
+    assert str(reboot()) == "Reboot of web_0, Scheduled, not before 2026-03-01 12:15:00 UTC"
+    assert str(odd) == "Re [31mboot of nobody, Scheduled"
+    assert str(announced) == f"announced: {reboot()}"
+    assert str(started) == "started: Reboot of web_0, Started"
+
+
 def test_the_life_of_an_event():
     """Announced, postponed, started, gone; a document that comes again brings nothing."""
     scheduled = reboot()

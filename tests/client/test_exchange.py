@@ -127,5 +127,5 @@ def test_a_request_as_it_is_sent():
 )
 def test_what_is_no_address(url):
     """The sentence says what one looks like."""
-    with pytest.raises(UsageError, match="http://HOST:PORT"):
+    with pytest.raises(UsageError, match=r"http://HOST:PORT.*/vm/NAME"):
         Place.of(url)

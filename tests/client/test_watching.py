@@ -16,7 +16,7 @@ from fairnotice.client import (
     Position,
     ScheduledEvents,
 )
-from fairnotice.errors import RequestRefused
+from fairnotice.errors import RequestRefused, UsageError
 from fairnotice.metadata.faults import SPOILING, STAND_INS, FaultKind
 from fairnotice.testing import Cloud
 from tests.client.bodies import GOOD, six
@@ -340,3 +340,12 @@ def shows_the_truth(document):
 def kinds_of(items):
     """What became of events, by the documents of a stream."""
     return [change.kind for change in walked(i for i in items if isinstance(i, Document))]
+
+
+def test_a_position_that_is_none_is_said_to_be():
+    """In a sentence, with the way to one that was saved; nobody is asked for that."""
+    nowhere = "http://127.0.0.1:9"
+    with pytest.raises(UsageError, match=r"not at 'junk'.*Position.from_json"):
+        next(ScheduledEvents(nowhere).watch("junk"))
+    with pytest.raises(UsageError, match=r"not at 'junk'.*Position.from_json"):
+        asyncio.run(anext(AsyncScheduledEvents(nowhere).watch("junk")))

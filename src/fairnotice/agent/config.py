@@ -3,9 +3,11 @@
 import os
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +22,7 @@ from fairnotice.agent.rules import (
     Rule,
     WhenShort,
 )
-from fairnotice.agent.tables import Table, nearest
+from fairnotice.agent.tables import TOP_KEYS, Table, every, nearest
 from fairnotice.errors import UsageError
 from fairnotice.words import EventSource, EventType
 
@@ -34,7 +36,6 @@ TELLERS = ("log", "mail", "webhook")
 GATES = ("health-gate",)
 _DURATION_MAX = 86_400
 TABLES = ("handler", "rendezvous", "rule")
-KEYS = ("vm", "url", "state", "margin_seconds", "heartbeat_seconds", "metrics", "ready_file")
 
 Word = TypeVar("Word", bound=StrEnum)
 
@@ -68,6 +69,8 @@ class Config:
     handlers: Mapping[str, HandlerTable] = field(default_factory=dict)
     rendezvous: Mapping[str, object] | None = None
     takeover_seconds: float = leader.TAKEOVER_SECONDS
+    # Where it was read; for sentences.
+    file: Path | None = None
 
     @property
     def limits(self) -> dict[str, float]:
@@ -88,7 +91,8 @@ def default_state() -> Path:
     if os.geteuid() == 0:
         return SYSTEM_STATE
     own = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(own) / "fairnotice"
+    # Not the folder of `fairnotice up`, which people remove to begin all over.
+    return Path(own) / "fairnotice-agent"
 
 
 def places() -> tuple[Path, ...]:
@@ -118,10 +122,20 @@ def load(path: Path) -> Config:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no UTF-8"
         raise UsageError(f"{path} cannot be read: {reason}.") from error
+    with named(path):
+        return replace(read(text), file=path)
+
+
+@contextmanager
+def named(file: Path | None) -> Iterator[None]:
+    """Whatever is refused inside has the name of the file in front, each line of it."""
     try:
-        return read(text)
+        yield
     except UsageError as error:
-        raise UsageError(f"{path}: {error}") from error
+        if file is None:
+            raise
+        lines = str(error).splitlines()
+        raise UsageError("\n".join(f"{file}: {line}" for line in lines)) from error
 
 
 def read(text: str) -> Config:
@@ -131,8 +145,8 @@ def read(text: str) -> Config:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"this is no TOML: {error}.") from error
     for key in whole:
-        if key not in (*KEYS, *TABLES):
-            raise UsageError(f"there is no key {key}. {nearest(key, (*KEYS, *TABLES))}")
+        if key not in (*TOP_KEYS, *TABLES):
+            raise UsageError(f"there is no key {key}. {nearest(key, (*TOP_KEYS, *TABLES))}")
     top = Table("at the top", whole)
     handlers = _handlers(whole.get("handler", {}))
     rules = _rules(whole.get("rule", []), handlers)
@@ -163,7 +177,7 @@ def _path(table: Table, key: str) -> Path | None:
 def _handlers(found: object) -> dict[str, HandlerTable]:
     if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
         raise UsageError("a handler is a table with its name: [handler.NAME].")
-    return {str(name): _handler(str(name), values) for name, values in found.items()}
+    return every({str(name): partial(_handler, str(name), found[name]) for name in found})
 
 
 def _handler(name: str, values: Mapping[str, object]) -> HandlerTable:
@@ -178,7 +192,10 @@ def _handler(name: str, values: Mapping[str, object]) -> HandlerTable:
 def _rules(found: object, handlers: Mapping[str, HandlerTable]) -> tuple[Rule, ...]:
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
         raise UsageError("a rule is a table of a list: [[rule]], with two brackets.")
-    made = tuple(_rule(number, values, handlers) for number, values in enumerate(found, 1))
+    makes = {
+        str(number): partial(_rule, number, one, handlers) for number, one in enumerate(found, 1)
+    }
+    made = tuple(every(makes).values())
     names = [rule.course.rule for rule in made]
     twice = [name for name in names if names.count(name) > 1]
     if twice:

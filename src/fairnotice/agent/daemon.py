@@ -8,9 +8,10 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 
 from fairnotice.agent import by_hand, rendezvous, status, workshop
-from fairnotice.agent.config import Config
+from fairnotice.agent.config import Config, named
 from fairnotice.agent.handlers import registry
 from fairnotice.agent.handlers.handler import Handler
 from fairnotice.agent.journal import Journal
@@ -18,6 +19,7 @@ from fairnotice.agent.metrics import Numbers, Page
 from fairnotice.agent.plan import Limits, withheld
 from fairnotice.agent.records import Line, LineKind, Outcome, Record
 from fairnotice.agent.runner import ENDING_SECONDS, Runner
+from fairnotice.agent.tables import every
 from fairnotice.agent.workshop import Workshop, log
 from fairnotice.client.document import Document
 from fairnotice.client.steps import Missed
@@ -29,11 +31,13 @@ AGAIN_SECONDS = 1.0
 
 
 def made_handlers(config: Config) -> dict[str, Handler]:
-    """Every handler of a configuration; UsageError where one cannot be."""
-    return {
-        name: registry.make(one.kind, one.settings, name, config.state)
+    """Every handler of a configuration; UsageError, a line for each, where some cannot be."""
+    makes = {
+        name: partial(registry.make, one.kind, one.settings, name, config.state)
         for name, one in config.handlers.items()
     }
+    with named(config.file):
+        return every(makes)
 
 
 def vm_name(client: ScheduledEvents) -> str:

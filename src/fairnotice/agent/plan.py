@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from fairnotice.agent.records import Outcome, Phase, Record, Step
+from fairnotice.agent.records import GIVEN, Ending, Outcome, Phase, Record, Step
 from fairnotice.agent.rules import Acknowledge, Course, OnFailure, WhenShort
 from fairnotice.client.document import Event
 from fairnotice.words import EventStatus
@@ -204,6 +204,20 @@ def withheld(record: Record, shown: Event) -> str:
 
 
 # ---- Recovering ----
+
+
+def how_it_ended(record: Record, now: datetime, *, watched: bool) -> Ending:
+    """What an event came to that is not shown any more; `watched`: nobody was away meanwhile.
+
+    The document never says so. One that was Started is over. One that is gone before it was due,
+    and before anybody heard a go-ahead from here, was canceled.
+    """
+    event = record.event
+    if event.is_started:
+        return Ending.OVER
+    early = event.not_before is not None and now < event.not_before
+    asked = record.acknowledgement == GIVEN
+    return Ending.CANCELED if watched and early and not asked else Ending.UNKNOWN
 
 
 def _recover(record: Record, limits: Limits, others: Iterable[Record]) -> Action:

@@ -41,10 +41,19 @@ class Outcome(StrEnum):
     MISSING = "missing"
 
 
+class Ending(StrEnum):
+    """How an event ended."""
+
+    OVER = "over"
+    CANCELED = "canceled"
+    UNKNOWN = ""
+
+
 class LineKind(StrEnum):
     """What a line of the journal says."""
 
     PLANNED = "planned"
+    SHOWN = "shown"
     BEGUN = "begun"
     ENDED = "ended"
     PREPARED = "prepared"
@@ -53,6 +62,8 @@ class LineKind(StrEnum):
     OVER = "over"
 
 
+# What the journal has of a go-ahead that the service took.
+GIVEN = "given"
 Line = dict[str, object]
 
 
@@ -80,6 +91,8 @@ class Record:
     # What became of the go-ahead: "given", "left to web-0", "refused: …"; empty until then.
     acknowledgement: str = ""
     gone: bool = False
+    # How it ended, where that is known.
+    ended: Ending = Ending.UNKNOWN
     over: bool = False
     # When the last line was written, as the journal has it.
     at: str = ""
@@ -97,6 +110,12 @@ class Record:
     def any_begun(self) -> bool:
         """Whether any handler was begun."""
         return any(self.begun(handler) for phase, handler in self.steps if phase is Phase.PREPARE)
+
+    @property
+    def any_done(self) -> bool:
+        """Whether any handler has prepared what it should."""
+        done = (step.phase for step in self.steps.values() if step.outcome is Outcome.DONE)
+        return Phase.PREPARE in done
 
     @property
     def cut_off(self) -> Step | None:
@@ -150,9 +169,13 @@ Records = dict[str, Record]
 
 def planned(event: Event, vm: str, course: Course) -> Line:
     """A rule was chosen for an event."""
+    return {**shown(event), "kind": LineKind.PLANNED, "vm": vm, "course": course.to_row()}
+
+
+def shown(event: Event) -> Line:
+    """The document shows the event otherwise than it was known."""
     kept = json.loads(Position((event,)).to_json())
-    row = {"kind": LineKind.PLANNED, "event": event.id, "vm": vm}
-    return {**row, "shown": kept, "course": course.to_row()}
+    return {"kind": LineKind.SHOWN, "event": event.id, "shown": kept}
 
 
 def begun(event: str, phase: Phase, handler: str) -> Line:
@@ -176,9 +199,9 @@ def acknowledged(event: str, how: str) -> Line:
     return {"kind": LineKind.ACKNOWLEDGED, "event": event, "how": how}
 
 
-def gone(event: str) -> Line:
+def gone(event: str, ended: Ending = Ending.UNKNOWN) -> Line:
     """The event is not shown any more."""
-    return {"kind": LineKind.GONE, "event": event}
+    return {"kind": LineKind.GONE, "event": event, "ended": ended}
 
 
 def over(event: str) -> Line:
@@ -191,7 +214,7 @@ def add(records: Records, line: Line) -> None:
     name, kind = str(line["event"]), LineKind(str(line["kind"]))
     at = str(line.get("at", ""))
     if kind is LineKind.PLANNED:
-        [event] = Position.from_json(json.dumps(line["shown"])).events
+        event = _shown(line)
         course = Course.from_row(line["course"])  # type: ignore[arg-type]  # checked by what it raises
         known = records.get(name)
         if known is None:
@@ -215,10 +238,17 @@ def _next(record: Record, kind: LineKind, line: Line) -> Record:
             return replace(record, prepared=True)
         case LineKind.ACKNOWLEDGED:
             return replace(record, acknowledgement=str(line["how"]))
+        case LineKind.SHOWN:
+            return replace(record, event=_shown(line))
         case LineKind.GONE:
-            return replace(record, gone=True)
+            return replace(record, gone=True, ended=Ending(str(line.get("ended", ""))))
         case _:
             return replace(record, over=True)
+
+
+def _shown(line: Line) -> Event:
+    [event] = Position.from_json(json.dumps(line["shown"])).events
+    return event
 
 
 def _step(kind: LineKind, line: Line) -> Step:
@@ -241,6 +271,6 @@ def lines_of(record: Record) -> Iterator[Line]:
     if record.acknowledgement:
         yield acknowledged(name, record.acknowledgement)
     if record.gone:
-        yield gone(name)
+        yield gone(name, record.ended)
     if record.over:
         yield over(name)

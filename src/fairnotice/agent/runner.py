@@ -11,7 +11,7 @@ from fairnotice.agent.handlers.handler import Call
 from fairnotice.agent.handlers.marks import Mark, Trace
 from fairnotice.agent.leader import Say, Verdict
 from fairnotice.agent.plan import GiveGoAhead, Gone, Over, PassOver, Prepared, Run, Wait
-from fairnotice.agent.records import Outcome, Phase, Record, Step
+from fairnotice.agent.records import Ending, Outcome, Phase, Record, Step
 from fairnotice.agent.rules import Leader
 from fairnotice.agent.workshop import Workshop, log
 from fairnotice.client.document import Event
@@ -66,6 +66,8 @@ class Runner(threading.Thread):
         self._tries = 0
         self._all_ready_at: float | None = None
         self._said_ready = False
+        # Whether the event was shown in this life of the agent.
+        self._was_shown = False
 
     # ---- For the thread that watches; with shop.changed held ----
 
@@ -104,6 +106,7 @@ class Runner(threading.Thread):
             if record.over or shop.ending.is_set():
                 return False
             seen, shown = shop.news, shop.shown(self._event)
+            self._was_shown |= shown is not None
             lost = record.cut_off
             if lost is None:
                 action = self._decide(record, shown)
@@ -149,9 +152,13 @@ class Runner(threading.Thread):
             case Prepared():
                 self._shop.write(law.prepared(self._event))
             case Gone():
-                self._shop.write(law.gone(self._event))
+                self._shop.write(law.gone(self._event, self._ending()))
             case Over():
                 self._shop.write(law.over(self._event))
+
+    def _ending(self) -> Ending:
+        record = self._shop.journal.records[self._event]
+        return plan.how_it_ended(record, self._service.now(), watched=self._was_shown)
 
     def _wait(self, seen: int) -> None:
         """Until something is new, or the go-ahead may be tried again."""
@@ -182,7 +189,16 @@ class Runner(threading.Thread):
     def _call(self, phase: Phase, record: Record, event: Event) -> Call:
         assert self._stopping is not None, "it was begun"
         clock = self._shop.clock
-        return Call(event, record.vm, phase, self._deadline, clock, self._stopping, self._mark)
+        return Call(
+            event,
+            record.vm,
+            phase,
+            self._deadline,
+            clock,
+            self._stopping,
+            self._mark,
+            self._shop.journal.records[self._event].ended,
+        )
 
     def _note_end(self, step: Step) -> None:
         """Write down what came of a handler, for as long as it takes, and let others have it."""
@@ -284,7 +300,8 @@ class Runner(threading.Thread):
             came.append((Outcome.FAILED, str(error)))
         except Exception as error:  # noqa: BLE001 - whatever another package's handler raises
             log.exception("handler %s: a fault of its own", name)
-            came.append((Outcome.FAILED, repr(error)))
+            # Not its repr: that of a file that is missing does not say which.
+            came.append((Outcome.FAILED, f"{type(error).__name__}: {error}"))
         finished.set()
 
     # ---- The go-ahead ----
@@ -342,7 +359,7 @@ class Runner(threading.Thread):
                 self._shop.hold_up(self._event, str(error), logging.WARNING)
             self._later(pause)
         else:
-            self._settle("given")
+            self._settle(law.GIVEN)
 
     def _later(self, seconds: float) -> None:
         self._again_at = self._shop.clock.monotonic() + seconds

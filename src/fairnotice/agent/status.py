@@ -119,7 +119,7 @@ def row(record: Record, told: dict[str, Any] | None = None) -> dict[str, Any]:
         "status": status,
         "source": event.source,
         "resources": list(event.resources),
-        "not_before": event.not_before.isoformat() if event.not_before else None,
+        "not_before": f"{event.not_before:%Y-%m-%dT%H:%M:%SZ}" if event.not_before else None,
         "description": event.description,
         "rule": record.course.rule,
         "called": record.course.called,
@@ -151,4 +151,6 @@ def state(record: Record) -> str:
         return "preparing"
     if not record.any_begun:
         return "nothing to do"
-    return "prepared, not wholly" if record.failed else "prepared"
+    if not record.failed:
+        return "prepared"
+    return "prepared, not wholly" if record.any_done else "not prepared"

@@ -5,13 +5,16 @@ Every sentence names the table and the key, and says what would have been right.
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar, cast
 
 from fairnotice.errors import HandlerFailed, UsageError
 
 Kind = TypeVar("Kind")
+Made = TypeVar("Made")
+# What stands at the top of the file. In TOML whatever follows a table belongs to it.
+TOP_KEYS = ("vm", "url", "state", "margin_seconds", "heartbeat_seconds", "metrics", "ready_file")
 _PORT_MAX = 65535
 _REQUIRED = object()
 
@@ -39,7 +42,10 @@ class Table:
         """Refuse the keys that nobody has asked for, each with the nearest one that there is."""
         unknown = [key for key in self._values if key not in self._asked]
         if unknown:
-            raise self.refuse(f"there is no key {unknown[0]}. {nearest(unknown[0], self._asked)}")
+            key = unknown[0]
+            top = "It stands at the top of the file, above the first table."
+            hint = top if key in TOP_KEYS else nearest(key, self._asked)
+            raise self.refuse(f"there is no key {key}. {hint}")
 
     def text(self, key: str, default: object = _REQUIRED) -> str:
         """A text that is not empty; the default may be."""
@@ -73,7 +79,9 @@ class Table:
     def choice(self, key: str, choices: Iterable[str], default: object = _REQUIRED) -> str:
         """One of the words."""
         words = list(choices)
-        value = self.text(key, default)
+        value = self._value(key, default)
+        if not isinstance(value, str):
+            raise self.refuse(f"{key} is {toml(value)}: give one of {', '.join(sorted(words))}.")
         if value not in words:
             raise self.refuse(f"{key} is {value!r}. {nearest(value, words)}")
         return value
@@ -108,12 +116,12 @@ class Table:
                 raise self.refuse(f"{key}.{name} is {text!r}: give a text.")
         return value
 
-    def address(self, key: str, default: object = _REQUIRED) -> tuple[str, int]:
+    def address(self, key: str, such_as: str = "127.0.0.1:8088") -> tuple[str, int]:
         """A `HOST:PORT`; `[::1]:80` for IPv6."""
-        value = self.text(key, default)
-        where, _, port = value.rpartition(":")
+        value = self._value(key, _REQUIRED)
+        where, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
         if not where or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
-            raise self.refuse(f"{key} is {value!r}: give HOST:PORT, such as 127.0.0.1:8088.")
+            raise self.refuse(f'{key} is {toml(value)}: give HOST:PORT, such as "{such_as}".')
         return where.removeprefix("[").removesuffix("]"), int(port)
 
     def secret(self, key: str, *, or_plain: bool = False) -> "Secret | None":
@@ -145,7 +153,7 @@ class Table:
     def _typed(self, key: str, kind: type[Kind], called: str, default: object) -> Kind:
         value = self._value(key, default)
         if not isinstance(value, kind):
-            raise self.refuse(f"{key} is {value!r}: give {called}.")
+            raise self.refuse(f"{key} is {toml(value)}: give {called}.")
         return value
 
 
@@ -177,6 +185,24 @@ class Secret:
         if not (value and value.isascii() and value.isprintable()):
             raise HandlerFailed(f"{self._called} must be one line of ASCII, which {self!r} is not.")
         return value
+
+
+def toml(value: object) -> str:
+    """A value as the file has it, where Python would write it otherwise."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def every(makes: Mapping[str, Callable[[], Made]]) -> dict[str, Made]:
+    """What each of these makes; what all of them refuse is one UsageError, a line for each."""
+    made, refused = {}, []
+    for name, make in makes.items():
+        try:
+            made[name] = make()
+        except UsageError as error:
+            refused.append(str(error))
+    if refused:
+        raise UsageError("\n".join(refused))
+    return made
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

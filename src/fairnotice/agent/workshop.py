@@ -164,6 +164,8 @@ class Workshop:
         if known is not None and (known.over or known.gone):
             self._once(event, "is shown again, after it was gone; nothing is done about it twice")
             return
+        if known is not None and known.event != event:
+            self.write(law.shown(event))
         rule = choose(self._rules, event, vm)
         if rule is None:
             self._once(event, f"names {', '.join(event.resources) or 'nobody'}; no rule is for it")
@@ -190,8 +192,7 @@ class Workshop:
 
 def described(event: Event) -> str:
     """An event in a log line."""
-    when = f", not before {event.not_before:%Y-%m-%dT%H:%M:%SZ}" if event.not_before else ""
-    return f"event {event.id} ({event.type}, {event.status}{when})"
+    return f"event {event.id} ({event})"
 
 
 def said(line: Line, record: Record) -> tuple[int, str]:

@@ -22,6 +22,7 @@ from fairnotice.cli.agent_parts import (
     unreachable,
 )
 from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.instants import countdown
 from fairnotice.cli.logs import FORMATS, log_to_standard_error
 from fairnotice.cli.parsing import Subparsers, alone, group, some_name
 from fairnotice.errors import ClientError
@@ -306,9 +307,7 @@ def _event_cells(event: "Event", now: datetime) -> Sequence[str]:
 def _when(event: "Event", now: datetime) -> str:
     if event.not_before is None:
         return ""
-    left = int((event.not_before - now).total_seconds())
-    in_words = f"in {left // 60} min {left % 60} s" if left >= 0 else "now"
-    return f"{event.not_before:%H:%M:%S}, {in_words}"
+    return f"{event.not_before:%H:%M:%S} UTC, {countdown(event.not_before, now)}"
 
 
 # ---- approve ----

@@ -34,6 +34,7 @@ DRIVER_VARIABLES = (
 # The same of the agent, to the commands of its handlers.
 HANDLER_VARIABLES = (
     "FAIRNOTICE_DESCRIPTION",
+    "FAIRNOTICE_ENDED",
     "FAIRNOTICE_EVENT_ID",
     "FAIRNOTICE_EVENT_SOURCE",
     "FAIRNOTICE_EVENT_STATUS",

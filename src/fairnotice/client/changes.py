@@ -76,6 +76,9 @@ class Change:
     before: Event | None
     position: Position
 
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.event}"
+
 
 def _kind(before: Event | None, event: Event) -> ChangeKind:
     # Hardware that failed does not wait: an event may be Started when it is first shown.
@@ -86,7 +89,9 @@ def _kind(before: Event | None, event: Event) -> ChangeKind:
 
 def _row(event: Event) -> dict[str, object]:
     instant = event.not_before
-    return {**asdict(event), "not_before": instant.isoformat() if instant else None}
+    # As NotBefore is written everywhere else: Z, and no +00:00.
+    told = instant.isoformat().replace("+00:00", "Z") if instant else None
+    return {**asdict(event), "not_before": told}
 
 
 def _event(row: dict[str, object]) -> Event:

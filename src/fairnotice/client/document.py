@@ -34,6 +34,13 @@ class Event:
     duration_seconds: int | None = None
     resource_type: str = ""
 
+    def __str__(self) -> str:
+        # NotBefore means something only until the start, as the engine's own events say it.
+        words = f"{self.type} of {', '.join(self.resources) or 'nobody'}, {self.status}"
+        if self.not_before is not None and not self.is_started:
+            words += f", not before {self.not_before:%Y-%m-%d %H:%M:%S} UTC"
+        return one_line(words)
+
     @property
     def is_started(self) -> bool:
         """Whether the impact may come at any moment, has come, or is just over."""
@@ -91,9 +98,14 @@ def read_object(body: bytes) -> dict[str, Any]:
     return found
 
 
+def one_line(text: str) -> str:
+    """The text with every line end and control character as a space."""
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+
+
 def shown(value: object) -> str:
     """The beginning of something that came, for a sentence."""
-    text = ascii(value)
+    text = ascii(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 

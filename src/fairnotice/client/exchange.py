@@ -48,7 +48,10 @@ def _parts(url: str) -> tuple[str, int, str, str]:
         host, port = None, None
     fits = url.isascii() and url.isprintable() and " " not in url
     if not host or parts.scheme != "http" or parts.query or not fits:
-        raise UsageError(f"{url!r} is no address of a metadata service. Give http://HOST:PORT.")
+        raise UsageError(
+            f"{url!r} is no address of a metadata service. Give http://HOST:PORT; where several "
+            "VMs are served at one address, as by fairnotice up, http://HOST:PORT/vm/NAME."
+        )
     return host, port or _PORT, parts.netloc.rpartition("@")[2], parts.path.rstrip("/")
 
 

@@ -17,12 +17,26 @@ from urllib.parse import quote
 from fairnotice.client import pace
 from fairnotice.client.changes import Change, Position
 from fairnotice.client.discovery import VARIABLE, Surroundings, proxy_for
-from fairnotice.client.document import Document, Event, read_document, read_object, shown
+from fairnotice.client.document import (
+    Document,
+    Event,
+    one_line,
+    read_document,
+    read_object,
+    shown,
+)
 from fairnotice.client.exchange import Answer, Place, Reading, Request
 from fairnotice.client.instants import read_instant
 from fairnotice.client.server_clock import ServerClock
 from fairnotice.clock import Clock
-from fairnotice.errors import Away, BadAnswer, ClientError, NoEndpoint, RequestRefused
+from fairnotice.errors import (
+    Away,
+    BadAnswer,
+    ClientError,
+    NoEndpoint,
+    RequestRefused,
+    UsageError,
+)
 
 API_VERSION = "2020-07-01"
 # In the newest version that every endpoint has had for years.
@@ -310,6 +324,11 @@ class Watching:
     """Makes changes of what a stream gives, beginning at a position."""
 
     def __init__(self, since: Position | None) -> None:
+        if not isinstance(since, Position | None):
+            raise UsageError(
+                f"A watch begins at a Position, not at {shown(since)}. One that was saved is read "
+                "with Position.from_json(…)."
+            )
         self._position = since or Position()
         self._heard = False
 
@@ -375,7 +394,9 @@ def _said(body: bytes) -> str:
     try:
         said = read_object(body).get("error")
     except BadAnswer:
-        return f": {shown(body)}" if body else "."
+        said = one_line(body.decode("utf-8", "replace"))
+    if said == "":
+        return "."
     return f": {said[:_SENTENCE_MAX]}" if isinstance(said, str) else f": {shown(body)}"
 
 

@@ -37,6 +37,7 @@ def test_a_command_is_told_what_it_is_about(tmp_path):
         "FAIRNOTICE_RESOURCES": "web-0 web-1",
         "FAIRNOTICE_VM": "web-0",
         "FAIRNOTICE_PHASE": "prepare",
+        "FAIRNOTICE_ENDED": "",
         # Until it gets TERM: 30.2 less the grace and what KILL takes.
         "FAIRNOTICE_REMAINING_SECONDS": "27",
     }

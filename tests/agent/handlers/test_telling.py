@@ -25,6 +25,7 @@ FACTS = {
     "resources": ["web-0", "web-1"],
     "vm": "web-0",
     "phase": "prepare",
+    "ended": None,
     "remaining_seconds": 29,
 }
 # What a service may send, and no log, header or terminal should be given as it is.

@@ -16,11 +16,12 @@ import threading
 from typing import NamedTuple, Protocol
 
 from fairnotice.agent.handlers.marks import Mark, Trace
-from fairnotice.client.document import Event
+from fairnotice.client.document import Event, one_line
 from fairnotice.clock import Clock
 
 PREPARE = "prepare"
 RECOVER = "recover"
+CANCELED = "canceled"
 
 
 class Call(NamedTuple):
@@ -36,6 +37,8 @@ class Call(NamedTuple):
     stopping: threading.Event
     # Where a command leaves marks of what became of it; None where there can be none.
     mark: Mark | None = None
+    # How the event ended, of a call to recover: `over`, `canceled`; empty where nobody knows.
+    ended: str = ""
 
     def remaining_seconds(self) -> float:
         """How long there is; 0 where the deadline has passed."""
@@ -69,6 +72,7 @@ class Call(NamedTuple):
             "resources": list(event.resources),
             "vm": self.vm,
             "phase": self.phase,
+            "ended": self.ended or None,
             "remaining_seconds": int(self.remaining_seconds()),
         }
 
@@ -84,13 +88,9 @@ class Call(NamedTuple):
         """The facts for a person, in one line."""
         event = self.event
         when = f" not before {event.not_before:%Y-%m-%d %H:%M:%S} UTC" if event.not_before else ""
-        told = f"{self.phase} {self.vm}: {event.type} ({event.status}){when}: {event.description}"
+        state = f"{event.status}, {self.ended}" if self.ended else event.status
+        told = f"{self.phase} {self.vm}: {event.type} ({state}){when}: {event.description}"
         return one_line(told)
-
-
-def one_line(text: str) -> str:
-    """The text with every line end and control character as a space."""
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
 
 
 class Handler(Protocol):

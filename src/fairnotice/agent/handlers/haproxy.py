@@ -12,10 +12,11 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from fairnotice.agent.handlers.handler import Call, Handler, one_line
+from fairnotice.agent.handlers.handler import Call, Handler
 from fairnotice.agent.handlers.notes import Notes
 from fairnotice.agent.handlers.patience import Again, at_most, keep_trying
 from fairnotice.agent.tables import Table
+from fairnotice.client.document import one_line
 from fairnotice.errors import HandlerFailed
 
 Answer = TypeVar("Answer")

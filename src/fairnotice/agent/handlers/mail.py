@@ -7,9 +7,10 @@ says that it is busy (4yz); the Message-ID stays the same, so that no mailbox sh
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from fairnotice.agent.handlers.handler import PREPARE, Call, Teller, one_line
+from fairnotice.agent.handlers.handler import CANCELED, PREPARE, Call, Teller
 from fairnotice.agent.handlers.patience import Again, again, keep_trying, tls
 from fairnotice.agent.tables import Secret, Table
+from fairnotice.client.document import one_line
 from fairnotice.errors import HandlerFailed
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def make(table: Table) -> "Mail":
     """The handler of this table."""
     security = table.choice("security", _SECURITY, "starttls")
     made = Mail(
-        table.address("server"),
+        table.address("server", "mail.example.com:587"),
         table.text("from"),
         table.words("to"),
         security=security,
@@ -85,7 +86,8 @@ class Mail(Teller):
         message = EmailMessage()
         message["From"] = self._sender
         message["To"] = ", ".join(self._to)
-        what = "is announced for" if ahead else "is over for"
+        after = "was canceled for" if call.ended == CANCELED else "is over for"
+        what = "is announced for" if ahead else after
         message["Subject"] = one_line(f"{event.type} {what} {call.vm}")
         message["Date"] = format_datetime(call.clock.wall())
         message["Message-ID"] = f"<{_plain(event.id)}.{call.phase}.{_plain(call.vm)}@fairnotice>"

@@ -21,8 +21,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from fairnotice.agent.handlers.handler import Call, Handler, one_line
+from fairnotice.agent.handlers.handler import Call, Handler
 from fairnotice.agent.handlers.marks import Mark, Trace
+from fairnotice.client.document import one_line
 from fairnotice.errors import HandlerFailed
 
 GRACE_SECONDS = 2.0

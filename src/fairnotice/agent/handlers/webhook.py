@@ -11,9 +11,10 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, quote, urlsplit
 
-from fairnotice.agent.handlers.handler import Call, Teller, one_line
+from fairnotice.agent.handlers.handler import Call, Teller
 from fairnotice.agent.handlers.patience import Again, again, keep_trying, tls
 from fairnotice.agent.tables import Secret, Table
+from fairnotice.client.document import one_line
 from fairnotice.errors import HandlerFailed
 
 if TYPE_CHECKING:
