@@ -252,6 +252,21 @@ def test_check_compares_the_name_and_tells_what_is_skipped(tmp_path, cloud):
     cloud.run_until(event, "Completed")
 
 
+def test_an_agent_says_of_its_name_and_its_rendezvous_what_is_wrong(tmp_path, cloud, caplog):
+    """And watches all the same: a VM that prepares is better than one that does not."""
+    share = tmp_path / "share"
+    home = Home(
+        tmp_path / "vm",
+        more=f'vm = "web1"\n[rendezvous]\ndirectory = "{share}"\n',
+    )
+    with thread(home, cloud.url_for("web-1")):
+        watching(home, cloud)
+        cloud.wait_until(lambda: "calls this VM 'web-1'" in caplog.text)
+    assert {one.levelname for one in caplog.records} == {"ERROR"}
+    assert f"directory is {share}, which is no folder here" in caplog.text
+    assert not share.exists()
+
+
 # ---- What could not be recovered ----
 
 
