@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from fairnotice.agent import leader
 from fairnotice.agent.rules import (
+    RECOVER_TRIES,
     Acknowledge,
     Course,
     Leader,
@@ -31,6 +32,7 @@ SYSTEM_STATE = Path("/var/lib/fairnotice")
 # Their recover says how something has to be. Said twice, it is no other than said once.
 REPEATABLE = ("haproxy", "health-gate", "systemd")
 _DURATION_MAX = 86_400
+_TRIES_MAX = 100
 TABLES = ("handler", "rendezvous", "rule")
 KEYS = ("vm", "url", "state", "margin_seconds", "heartbeat_seconds", "metrics", "ready_file")
 
@@ -228,6 +230,7 @@ def _course(
         when_short=_word(table, "when_short", WhenShort.SKIP),
         leader=_word(table, "leader", Leader.FIRST),
         recover_again=_recover_again(table, recover, handlers),
+        recover_tries=table.count("recover_tries", RECOVER_TRIES, 1, _TRIES_MAX),
     )
 
 

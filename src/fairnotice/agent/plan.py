@@ -80,20 +80,20 @@ def decide(
     limits: Limits,
     others: Iterable[Record] = (),
     *,
-    may_give: bool = True,
+    may_retry: bool = True,
 ) -> Action:
     """The next thing to do about an event, as the document shows it now (None: it is gone).
 
-    `others` are the records of other events. `may_give` is not so for a while after the go-ahead
-    was tried and came to nothing.
+    `others` are the records of other events. `may_retry` is not so for a while after the go-ahead
+    or a recover was tried and came to nothing.
     """
     if record.over:
         return Wait()
     if shown is None and not record.gone:
         return Gone()
     if shown is None or record.gone:
-        return _recover(record, limits, others)
-    if may_give and wants_go_ahead(record, shown):
+        return _recover(record, limits, others, may_retry=may_retry)
+    if may_retry and wants_go_ahead(record, shown):
         return GiveGoAhead()
     return Wait() if record.prepared else _prepare(record, shown, now, limits)
 
@@ -182,10 +182,17 @@ def wants_go_ahead(record: Record, shown: Event) -> bool:
 # ---- Recovering ----
 
 
-def _recover(record: Record, limits: Limits, others: Iterable[Record]) -> Action:
-    handler = next((name for name in record.course.recover if _owed(record, name)), None)
-    if handler is None:
+def _recover(
+    record: Record, limits: Limits, others: Iterable[Record], *, may_retry: bool
+) -> Action:
+    owed = [name for name in record.course.recover if _owed(record, name)]
+    again = [name for name in record.course.recover if record.to_try_again(name)]
+    if not owed and not again:
         return Over()
+    if not owed and not may_retry:
+        return Wait()
+    # What failed comes behind the others: whoever fails for ever keeps nobody else drained.
+    [handler, *_] = owed or sorted(again, key=lambda name: _tries(record, name))
     if any(one.needs(handler) for one in others):
         # What is drained stays so while another event is going to come.
         return Wait()
@@ -197,10 +204,14 @@ def _owed(record: Record, handler: str) -> bool:
 
     One that was never to prepare comes with the others: it is there to say that all is over.
     """
-    step = record.step(Phase.RECOVER, handler)
-    if step is not None:
-        return handler in record.course.recover_again and step.outcome is Outcome.UNKNOWN
+    if record.step(Phase.RECOVER, handler) is not None:
+        return record.cut_short(handler)
     return record.begun(handler) or (handler not in record.course.prepare and record.any_begun)
+
+
+def _tries(record: Record, handler: str) -> int:
+    step = record.step(Phase.RECOVER, handler)
+    return 0 if step is None else step.tries
 
 
 # ---- After a crash ----

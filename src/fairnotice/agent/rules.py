@@ -14,6 +14,7 @@ from fairnotice.words import EventType
 
 # Up to so long a Freeze is not worth a drain, unless a rule says how long it has to be.
 SHORT_FREEZE_SECONDS = 10
+RECOVER_TRIES = 5
 
 
 class Acknowledge(StrEnum):
@@ -102,6 +103,8 @@ class Course:
     leader: Leader = Leader.FIRST
     # Handlers whose recover is run once more where a crash has cut it off.
     recover_again: tuple[str, ...] = ()
+    # A recover that fails is tried so often in all.
+    recover_tries: int = RECOVER_TRIES
 
     def to_row(self) -> dict[str, object]:
         """As the journal keeps it."""

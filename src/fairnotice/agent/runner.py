@@ -32,6 +32,11 @@ LOOK_SECONDS = 0.1
 # Between two tries to give the go-ahead, and between two looks who else is ready.
 AGAIN_SECONDS = 1.0
 AGAIN_SECONDS_MAX = 10.0
+# Between two tries of a recover: so many times longer after each, up to the most.
+RECOVER_FACTOR = 5
+RECOVER_SECONDS_MAX = 300.0
+# For so long nobody else has a handler that did not end when it had to.
+STUCK_SECONDS = 60.0
 BAD_REQUEST = 400
 
 
@@ -60,6 +65,7 @@ class Runner(threading.Thread):
         self._phase = Phase.PREPARE
         self._deadline = 0.0
         self._mark: Mark | None = None
+        self._finished: threading.Event | None = None
         # On the monotonic clock: when the go-ahead may be tried again.
         self._again_at = 0.0
         self._tries = 0
@@ -136,7 +142,7 @@ class Runner(threading.Thread):
             self._service.now(),
             self._shop.limits,
             self._shop.others(self._event),
-            may_give=self._shop.clock.monotonic() >= self._again_at,
+            may_retry=self._shop.clock.monotonic() >= self._again_at,
         )
 
     def _note(self, action: plan.Action) -> None:
@@ -170,7 +176,7 @@ class Runner(threading.Thread):
         self._mark = shop.promised(self._event, action.phase, action.handler)
         try:
             shop.write(law.begun(self._event, action.phase, action.handler))
-        except Unavailable:
+        except BaseException:
             # What cannot be written down is not begun.
             self._let_go(action.handler)
             raise
@@ -194,16 +200,38 @@ class Runner(threading.Thread):
                 except Unavailable as error:
                     log.error("event %s: %s", self._event, error)
                 else:
+                    self._retry_later(step)
                     self._let_go(step.handler)
                     return
             if shop.ending.wait(AGAIN_SECONDS):
                 return
 
+    def _retry_later(self, step: Step) -> None:
+        """Leave a recover that failed some time before it is tried again."""
+        if self._shop.journal.records[self._event].to_try_again(step.handler):
+            tries = self._shop.journal.records[self._event].steps[step.phase, step.handler].tries
+            self._later(min(AGAIN_SECONDS * RECOVER_FACTOR ** (tries - 1), RECOVER_SECONDS_MAX))
+
     def _let_go(self, handler: str) -> None:
+        """Let others have the handler, when it has ended in truth."""
         if self._mark is not None:
             self._mark.close()
+        finished, self._finished = self._finished, None
         self._stopping = self._mark = None
-        self._shop.give_back(handler)
+        if finished is None or finished.is_set():
+            self._shop.give_back(handler)
+            return
+        late = threading.Thread(
+            target=self._give_back_late, args=(handler, finished), name=f"late {handler}"
+        )
+        late.daemon = True
+        late.start()
+
+    def _give_back_late(self, handler: str, finished: threading.Event) -> None:
+        if not finished.wait(STUCK_SECONDS):
+            log.error("handler %s: it does not end, and is used all the same", handler)
+        with self._shop.changed:
+            self._shop.give_back(handler)
 
     # ---- What an earlier life of the agent has begun ----
 
@@ -252,28 +280,30 @@ class Runner(threading.Thread):
         if name not in self._shop.handlers:
             return Outcome.FAILED, "the configuration has no such handler any more"
         came: list[tuple[Outcome, str]] = []
-        finished = threading.Event()
+        self._finished = finished = threading.Event()
         work = threading.Thread(
-            target=self._work,
+            target=self._do,
             args=(name, call, came, finished),
             name=f"handler {name}",
             daemon=True,
         )
         work.start()
+        late = False
         while not finished.wait(min(LOOK_SECONDS, call.remaining_seconds() + LATE_SECONDS)):
             if call.stopping.is_set():
                 finished.wait(ENDING_SECONDS)
                 break
             if call.clock.monotonic() > call.deadline + LATE_SECONDS:
                 call.stopping.set()
+                late = True
                 break
         if not came:
             return Outcome.LATE, "it did not end, and the plan went on without it"
         outcome, why = came[0]
-        stopped = outcome is Outcome.FAILED and call.stopping.is_set()
+        stopped = outcome is Outcome.FAILED and call.stopping.is_set() and not late
         return (Outcome.ENDED if stopped else outcome), why
 
-    def _work(
+    def _do(
         self, name: str, call: Call, came: list[tuple[Outcome, str]], finished: threading.Event
     ) -> None:
         handler = self._shop.handlers[name]

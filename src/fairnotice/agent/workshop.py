@@ -59,7 +59,11 @@ class Workshop:
     def write(self, line: Line) -> None:
         """Write a line down, and tell everybody."""
         self.journal.append(line)
-        self._told(line)
+        try:
+            self._told(line)
+        except Exception:  # noqa: BLE001 - see below
+            # It is on disk, and so is done: what is told of it stops no plan half way.
+            log.exception("event %s: a fault of the agent", line["event"])
         self.wake()
 
     def wake(self) -> None:

@@ -138,6 +138,27 @@ def test_half_a_checkpoint_is_not_restored(tmp_path):
     assert not (tmp_path / "restored").exists()
 
 
+def test_a_restore_that_failed_may_be_tried_again(tmp_path):
+    """For its own event; after another one, the newer checkpoint alone is restored."""
+    toml = (
+        "kind = 'checkpoint'\nsave = ['true']\n"
+        f"restore = ['sh', '-c', 'echo restored >> {tmp_path}/job; test -e {tmp_path}/up']\n"
+    )
+    made(toml, tmp_path).prepare(call())
+    with pytest.raises(HandlerFailed):
+        made(toml, tmp_path).recover(after())
+    (tmp_path / "up").touch()
+    made(toml, tmp_path).recover(after())
+    made(toml, tmp_path).recover(after())
+    assert (tmp_path / "job").read_text() == "restored\n" * 2
+    made(toml, tmp_path).prepare(call())
+    made(toml, tmp_path).prepare(call(event=FREEZE))
+    made(toml, tmp_path).recover(after())
+    assert (tmp_path / "job").read_text() == "restored\n" * 2
+    made(toml, tmp_path).recover(after(event=FREEZE))
+    assert (tmp_path / "job").read_text() == "restored\n" * 3
+
+
 def replica(directory):
     """A failover of a database whose primary is written in a file; it takes a moment."""
     return made(
