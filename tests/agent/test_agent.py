@@ -371,7 +371,8 @@ def test_a_polite_end_in_the_middle_of_a_recover_is_gone_on_from(tmp_path, cloud
     home = Home(
         tmp_path / "vm",
         rule='prepare = ["one"]\nacknowledge = "never"',
-        slow=f"; test $FAIRNOTICE_PHASE = prepare || test -e {first} || {{ touch {first}; sleep 60; }}",
+        slow="; test $FAIRNOTICE_PHASE = prepare"
+        f" || test -e {first} || {{ touch {first}; sleep 60; }}",
     )
     with process(home, cloud) as agent:
         watching(home, cloud)

@@ -334,8 +334,7 @@ class AnyLife(RuleBasedStateMachine):
                     self.die_running((name, phase, handler), end)
                     return action
                 self.ran.append((name, phase, handler))
-                if end is not Outcome.DONE:
-                    self.in_vain.append((name, phase, handler))
+                self.in_vain += [(name, phase, handler)] * (end is not Outcome.DONE)
                 self.now += timedelta(seconds=seconds / 2)
                 self.write(records.ended(name, Step(phase, handler, end)))
             case PassOver(step):

@@ -1,6 +1,7 @@
 """Several VMs in one event: who gives the go-ahead, and that it is never given too early."""
 
 from contextlib import ExitStack
+from threading import Event as Signal
 
 import pytest
 from hypothesis import given
@@ -118,6 +119,70 @@ def test_nobody_acknowledges_for_one_that_is_not_ready(tmp_path, cloud):
     assert not cloud.approvals
 
 
+def test_one_that_recovers_is_not_ready(tmp_path, cloud):
+    """The event is gone for one of them: nobody acknowledges for it, though it was ready once."""
+    go_on = tmp_path / "go-on"
+    waits = f"; test $FAIRNOTICE_PHASE = {{}} || until test -e {go_on}; do sleep 0.05; done"
+    slow = {"a": waits.format("prepare") + " #", "c": waits.format("recover")}
+    disks = homes(tmp_path, "rendezvous", slow=slow)
+    with ExitStack() as stack:
+        for vm, home in disks.items():
+            stack.enter_context(thread(home, cloud.url_for(vm)))
+            watching(home, cloud)
+        one = maintained(cloud)
+        place = rendezvous.SharedDirectory(tmp_path / "shared")
+        cloud.wait_until(lambda: place.who(event(one.id)) == {"a", "b"})
+        cloud.fault("canceled-late", vm="a", seconds=3000)
+        cloud.wait_until(lambda: "recover one" in disks["a"].wrote)
+        assert place.who(event(one.id)) == {"b"}
+        go_on.touch()
+        cloud.wait_until(lambda: place.who(event(one.id)) == {"b", "c"})
+        asked = len(cloud.requests)
+        cloud.wait_until(lambda: len(cloud.requests) >= asked + 3)
+    assert not cloud.approvals
+
+
+class Hangs:
+    """A place where asking who is ready takes until somebody lets it."""
+
+    def __init__(self):
+        self.may_answer = Signal()
+        self.asked = Signal()
+        self.did = []
+
+    def ready(self, event, vm):  # noqa: ARG002
+        self.did.append("ready")
+
+    def who(self, event):
+        self.asked.set()
+        self.may_answer.wait(30)
+        return frozenset(event.resources)
+
+    def leave(self, event, vm):  # noqa: ARG002
+        self.did.append("leave")
+        if self.did.count("leave") == 1:
+            raise RendezvousFailed("Not now.")
+
+
+def test_a_place_that_hangs_holds_up_no_recovery(tmp_path, cloud):
+    """What is prepared is recovered; that it is not ready is said once that can be said."""
+    home = homes(tmp_path, "rendezvous")["a"]
+    with thread(home, cloud.url_for("a")) as agent:
+        agent.shop.rendezvous = place = Hangs()
+        watching(home, cloud)
+        one = maintained(cloud)
+        cloud.wait_until(place.asked.is_set)
+        one.cancel()
+        cloud.wait_until(lambda: home.wrote == ["prepare one", "recover one"])
+        cloud.wait_until(lambda: home.journal[-1] == "ended")
+        assert place.did == ["ready"]
+        assert not home.over
+        place.may_answer.set()
+        cloud.wait_until(lambda: home.over)
+    assert place.did == ["ready", "leave", "leave"]
+    assert not cloud.approvals
+
+
 # ---- Who leads ----
 
 
@@ -161,6 +226,8 @@ def test_a_shared_directory_keeps_events_apart(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RendezvousFailed, match="cannot be written"):
         rendezvous.SharedDirectory(tmp_path / "file").ready(evil, "web-0")
+    with pytest.raises(RendezvousFailed, match="cannot be taken away"):
+        rendezvous.SharedDirectory(tmp_path / "file").leave(evil, "web-0")
 
 
 def test_a_command_is_a_place_to_meet(tmp_path):

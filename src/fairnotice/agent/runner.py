@@ -4,21 +4,20 @@ import threading
 from datetime import datetime
 from typing import Protocol
 
-from fairnotice.agent import leader, plan
+from fairnotice.agent import plan
 from fairnotice.agent import records as law
 from fairnotice.agent.handlers.handler import Call
 from fairnotice.agent.handlers.marks import Mark, Trace
-from fairnotice.agent.leader import Say, Verdict
+from fairnotice.agent.leader import Say
+from fairnotice.agent.meeting import Meeting
 from fairnotice.agent.plan import GiveGoAhead, Gone, Over, PassOver, Prepared, Run, Wait
 from fairnotice.agent.records import Outcome, Phase, Record, Step
-from fairnotice.agent.rules import Leader
 from fairnotice.agent.workshop import Workshop, log
 from fairnotice.client.document import Event
 from fairnotice.errors import (
     Away,
     ClientError,
     HandlerFailed,
-    RendezvousFailed,
     RequestRefused,
     Unavailable,
     UsageError,
@@ -69,8 +68,9 @@ class Runner(threading.Thread):
         # On the monotonic clock: when the go-ahead may be tried again.
         self._again_at = 0.0
         self._tries = 0
-        self._all_ready_at: float | None = None
-        self._said_ready = False
+        self._meeting = Meeting(shop)
+        # On the same clock: when it may be tried again to take back that this VM is ready.
+        self._leave_at = 0.0
         self._waits_for = ""
 
     # ---- For the thread that watches; with shop.changed held ----
@@ -78,11 +78,14 @@ class Runner(threading.Thread):
     def look(self) -> None:
         """The document is another one: a handler that prepares for what is gone must end."""
         gone = self._shop.shown(self._event) is None
+        if gone:
+            self._meeting.stopping.set()
         if gone and self._phase is Phase.PREPARE and self._stopping is not None:
             self._stopping.set()
 
     def stop(self) -> None:
         """The agent ends, and whatever runs with it."""
+        self._meeting.stopping.set()
         if self._stopping is not None:
             self._stopping.set()
 
@@ -105,6 +108,7 @@ class Runner(threading.Thread):
     def _next(self) -> bool:
         """Do the next thing; whether there may be more."""
         shop = self._shop
+        self._leave()
         with shop.changed:
             record = shop.journal.records[self._event]
             if record.over or shop.ending.is_set():
@@ -113,10 +117,7 @@ class Runner(threading.Thread):
             lost = record.cut_off
             if lost is None:
                 action = self._decide(record, shown)
-                waits = isinstance(action, Wait) or (
-                    isinstance(action, Run) and not shop.take(action.handler)
-                )
-                if waits:
+                if self._has_to_wait(action):
                     self._wait(seen)
                     return True
                 self._note(action)
@@ -131,9 +132,28 @@ class Runner(threading.Thread):
             case GiveGoAhead():
                 assert shown is not None, "only what is shown can be acknowledged"
                 self._go_ahead(record, shown)
-            case Over():
-                self._leave(record)
         return True
+
+    def _leave(self) -> None:
+        """Before anything is recovered: be none of those who are ready, if that can be."""
+        with self._shop.changed:
+            record = self._shop.journal.records[self._event]
+        if not record.gone or self._meeting.left:
+            return
+        now = self._shop.clock.monotonic
+        if now() >= self._leave_at and not self._meeting.leave(record):
+            self._leave_at = now() + AGAIN_SECONDS
+
+    def _has_to_wait(self, action: plan.Action) -> bool:
+        match action:
+            case Wait():
+                return True
+            case Run():
+                return not self._shop.take(action.handler)
+            case Over():
+                # While it counts as ready somebody has to take that back.
+                return not self._meeting.left
+        return False
 
     def _decide(self, record: Record, shown: Event | None) -> plan.Action:
         return plan.decide(
@@ -162,9 +182,10 @@ class Runner(threading.Thread):
     def _wait(self, seen: int) -> None:
         """Until something is new, or the go-ahead may be tried again."""
         shop = self._shop
-        left = self._again_at - shop.clock.monotonic()
+        now = shop.clock.monotonic()
+        later = [at - now for at in (self._again_at, self._leave_at) if at > now]
         shop.changed.wait_for(
-            lambda: shop.news != seen or shop.ending.is_set(), left if left > 0 else None
+            lambda: shop.news != seen or shop.ending.is_set(), min(later, default=None)
         )
 
     # ---- Handlers ----
@@ -320,7 +341,7 @@ class Runner(threading.Thread):
     # ---- The go-ahead ----
 
     def _go_ahead(self, record: Record, event: Event) -> None:
-        verdict = self._verdict(record, event)
+        verdict = self._meeting.verdict(record, event)
         if verdict.say is Say.WAIT:
             if verdict.why != self._waits_for:
                 self._waits_for = verdict.why
@@ -330,31 +351,6 @@ class Runner(threading.Thread):
             self._settle(verdict.why)
         else:
             self._give(event)
-
-    def _verdict(self, record: Record, event: Event) -> Verdict:
-        shop = self._shop
-        alone = len(event.resources) <= 1
-        if record.course.leader is not Leader.RENDEZVOUS or alone:
-            return leader.verdict(record.course.leader, event, record.vm)
-        if shop.rendezvous is None:
-            return Verdict(Say.WAIT, "the configuration has no [rendezvous] any more")
-        try:
-            if not self._said_ready:
-                shop.rendezvous.ready(event, record.vm)
-                self._said_ready = True
-            ready = shop.rendezvous.who(event)
-        except RendezvousFailed as error:
-            return Verdict(Say.WAIT, str(error))
-        now = shop.clock.monotonic()
-        lacking = leader.missing(event, ready)
-        # What somebody swept away is said again.
-        self._said_ready = not any(name.casefold() == record.vm.casefold() for name in lacking)
-        if lacking:
-            self._all_ready_at = None
-        elif self._all_ready_at is None:
-            self._all_ready_at = now
-        since = 0.0 if self._all_ready_at is None else now - self._all_ready_at
-        return leader.verdict_at_rendezvous(event, record.vm, ready, since, shop.takeover_seconds)
 
     def _give(self, event: Event) -> None:
         try:
@@ -380,13 +376,3 @@ class Runner(threading.Thread):
     def _settle(self, how: str) -> None:
         with self._shop.changed:
             self._shop.write(law.acknowledged(self._event, how))
-
-    def _leave(self, record: Record) -> None:
-        """Take back that this VM is ready: nobody comes to this event again."""
-        shop = self._shop
-        if shop.rendezvous is None or record.course.leader is not Leader.RENDEZVOUS:
-            return
-        try:
-            shop.rendezvous.leave(record.event, record.vm)
-        except RendezvousFailed as error:
-            log.warning("event %s: %s", self._event, error)

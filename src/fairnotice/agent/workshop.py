@@ -61,7 +61,7 @@ class Workshop:
         self.journal.append(line)
         try:
             self._told(line)
-        except Exception:  # noqa: BLE001 - see below
+        except Exception:
             # It is on disk, and so is done: what is told of it stops no plan half way.
             log.exception("event %s: a fault of the agent", line["event"])
         self.wake()
