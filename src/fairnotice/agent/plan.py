@@ -232,3 +232,22 @@ def seconds_to_end(
     if seconds is None:
         return seconds_left(shown, now, limits.margin_seconds) or 0.0
     return seconds
+
+
+# ---- When NotBefore is moved ----
+
+
+def seconds_moved(  # noqa: PLR0917 - all that the time depends on
+    record: Record, step: Step, shown: Event, now: datetime, limits: Limits, spent_seconds: float
+) -> float | None:
+    """How long a handler has from now that prepares for so long already; None: as it was."""
+    there_is = seconds_left(shown, now, limits.margin_seconds)
+    course = record.course
+    late = not there_is and course.when_short is WhenShort.RUN
+    if there_is is None or late or course.acknowledge is Acknowledge.AT_ONCE:
+        return None
+    own = limits.handlers.get(step.handler)
+    if own is not None:
+        return min(max(0.0, own - spent_seconds), there_is)
+    later = [name for name in course.prepare if record.step(step.phase, name) is None]
+    return _share(there_is, later, limits.handlers)

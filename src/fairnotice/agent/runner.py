@@ -22,6 +22,7 @@ from fairnotice.errors import (
     Unavailable,
     UsageError,
 )
+from fairnotice.words import EventStatus
 
 # A handler that was told to end has so long for it; then the plan goes on without it.
 ENDING_SECONDS = 3.0
@@ -59,11 +60,10 @@ class Runner(threading.Thread):
         self._shop = shop
         self._service = service
         self._event = name
-        # Of the handler that is running: set when it must end now.
-        self._stopping: threading.Event | None = None
-        self._phase = Phase.PREPARE
-        self._deadline = 0.0
-        self._mark: Mark | None = None
+        # What the handler that is running was told, since when, and for which NotBefore.
+        self._call: Call | None = None
+        self._begun_at = 0.0
+        self._not_before: datetime | None = None
         self._finished: threading.Event | None = None
         # On the monotonic clock: when the go-ahead may be tried again.
         self._again_at = 0.0
@@ -77,17 +77,38 @@ class Runner(threading.Thread):
 
     def look(self) -> None:
         """The document is another one: a handler that prepares for what is gone must end."""
-        gone = self._shop.shown(self._event) is None
-        if gone:
+        shown = self._shop.shown(self._event)
+        if shown is None:
             self._meeting.stopping.set()
-        if gone and self._phase is Phase.PREPARE and self._stopping is not None:
-            self._stopping.set()
+        elif not self._shop.ending.is_set():
+            self._meeting.stopping.clear()
+        if self._call is None or self._call.phase != Phase.PREPARE:
+            return
+        if shown is None:
+            self._call.stopping.set()
+        elif shown.status == EventStatus.SCHEDULED and shown.not_before != self._not_before:
+            self._not_before = shown.not_before
+            self._move(self._call, shown)
+
+    def _move(self, call: Call, shown: Event) -> None:
+        """NotBefore was moved: the handler that prepares has more time, or less."""
+        record = self._shop.journal.records[self._event]
+        step, now = record.cut_off, call.clock.monotonic()
+        if step is None:
+            return
+        seconds = plan.seconds_moved(
+            *(record, step, shown, self._service.now(), self._shop.limits), now - self._begun_at
+        )
+        if seconds is not None:
+            call.deadline = now + seconds
+            told = (self._event, step.handler, seconds)
+            log.info("event %s: NotBefore was moved, and %s has %.0f s from now", *told)
 
     def stop(self) -> None:
         """The agent ends, and whatever runs with it."""
         self._meeting.stopping.set()
-        if self._stopping is not None:
-            self._stopping.set()
+        if self._call is not None:
+            self._call.stopping.set()
 
     # ---- The thread itself ----
 
@@ -120,15 +141,15 @@ class Runner(threading.Thread):
                 if self._has_to_wait(action):
                     self._wait(seen)
                     return True
-                self._note(action)
+                call = self._note(action, record, shown)
             else:
-                self._find_again(lost, record, shown)
-        if lost is not None:
-            self._take_up(lost, record, shown or record.event)
+                call = self._find_again(lost, record, shown)
+        if lost is not None and call is not None:
+            self._take_up(lost, call)
             return True
         match action:
-            case Run():
-                self._run(action, record, shown or record.event)
+            case Run() if call is not None:
+                self._run(action, call)
             case GiveGoAhead():
                 assert shown is not None, "only what is shown can be acknowledged"
                 self._go_ahead(record, shown)
@@ -165,11 +186,11 @@ class Runner(threading.Thread):
             may_retry=self._shop.clock.monotonic() >= self._again_at,
         )
 
-    def _note(self, action: plan.Action) -> None:
+    def _note(self, action: plan.Action, record: Record, shown: Event | None) -> Call | None:
         """Write down what is going to be done, or what there is to know."""
         match action:
             case Run():
-                self._begin(action)
+                return self._begin(action, record, shown)
             case PassOver(step):
                 self._shop.write(law.ended(self._event, step))
             case Prepared():
@@ -178,6 +199,7 @@ class Runner(threading.Thread):
                 self._shop.write(law.gone(self._event))
             case Over():
                 self._shop.write(law.over(self._event))
+        return None
 
     def _wait(self, seen: int) -> None:
         """Until something is new, or the go-ahead may be tried again."""
@@ -190,26 +212,31 @@ class Runner(threading.Thread):
 
     # ---- Handlers ----
 
-    def _begin(self, action: Run) -> None:
+    def _begin(self, action: Run, record: Record, shown: Event | None) -> Call:
         shop = self._shop
-        self._stopping, self._phase = threading.Event(), action.phase
-        self._deadline = shop.clock.monotonic() + action.seconds
-        self._mark = shop.promised(self._event, action.phase, action.handler)
+        mark = shop.promised(self._event, action.phase, action.handler)
+        call = self._called(action.phase, action.seconds, record, shown, mark)
         try:
             shop.write(law.begun(self._event, action.phase, action.handler))
         except BaseException:
             # What cannot be written down is not begun.
             self._let_go(action.handler)
             raise
+        return call
 
-    def _run(self, action: Run, record: Record, event: Event) -> None:
-        outcome, why = self._carried_out(action.handler, self._call(action.phase, record, event))
-        self._note_end(Step(action.phase, action.handler, outcome, why))
-
-    def _call(self, phase: Phase, record: Record, event: Event) -> Call:
-        assert self._stopping is not None, "it was begun"
+    def _called(
+        self, phase: Phase, seconds: float, record: Record, shown: Event | None, mark: Mark | None
+    ) -> Call:
         clock = self._shop.clock
-        return Call(event, record.vm, phase, self._deadline, clock, self._stopping, self._mark)
+        self._begun_at = clock.monotonic()
+        self._not_before = shown.not_before if shown is not None else None
+        told = (shown or record.event, record.vm, phase, self._begun_at + seconds)
+        self._call = call = Call(*told, clock, threading.Event(), mark)
+        return call
+
+    def _run(self, action: Run, call: Call) -> None:
+        outcome, why = self._carried_out(action.handler, call)
+        self._note_end(Step(action.phase, action.handler, outcome, why))
 
     def _note_end(self, step: Step) -> None:
         """Write down what came of a handler, for as long as it takes, and let others have it."""
@@ -235,10 +262,10 @@ class Runner(threading.Thread):
 
     def _let_go(self, handler: str) -> None:
         """Let others have the handler, when it has ended in truth."""
-        if self._mark is not None:
-            self._mark.close()
+        if self._call is not None and self._call.mark is not None:
+            self._call.mark.close()
         finished, self._finished = self._finished, None
-        self._stopping = self._mark = None
+        self._call = None
         if finished is None or finished.is_set():
             self._shop.give_back(handler)
             return
@@ -256,20 +283,18 @@ class Runner(threading.Thread):
 
     # ---- What an earlier life of the agent has begun ----
 
-    def _find_again(self, lost: Step, record: Record, shown: Event | None) -> None:
+    def _find_again(self, lost: Step, record: Record, shown: Event | None) -> Call:
         """Be where the agent was when it died; with shop.changed held."""
         shop = self._shop
-        now = self._service.now()
-        self._stopping, self._phase = threading.Event(), lost.phase
-        seconds = plan.seconds_to_end(record, lost, shown, now, shop.limits)
-        self._deadline = shop.clock.monotonic() + seconds
-        self._mark = shop.left(self._event, lost.phase, lost.handler)
+        seconds = plan.seconds_to_end(record, lost, shown, self._service.now(), shop.limits)
+        mark = shop.left(self._event, lost.phase, lost.handler)
+        call = self._called(lost.phase, seconds, record, shown, mark)
         if shown is None and lost.phase is Phase.PREPARE:
-            self._stopping.set()
+            call.stopping.set()
+        return call
 
-    def _take_up(self, lost: Step, record: Record, event: Event) -> None:
+    def _take_up(self, lost: Step, call: Call) -> None:
         """Go on with it, if the handler knows how; write down that nobody knows, if not."""
-        call = self._call(lost.phase, record, event)
         match self._trace(lost.handler, call):
             case Trace.KNOWN:
                 log.info(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairnotice.errors import HandlerFailed
-from tests.agent.handlers.calls import FREEZE, REBOOT, after, call, made
+from tests.agent.handlers.calls import CLOCK, FREEZE, REBOOT, after, call, made
 
 
 def sh(key, script):
@@ -101,6 +101,32 @@ def test_a_command_ends_when_it_is_told_to():
         made(
             "kind = 'command'\n" + sh("prepare", "trap 'echo tidied; exit' TERM; sleep 60 & wait")
         ).prepare(call(60, stopping=stopping))
+
+
+@pytest.mark.parametrize(("first", "then", "ends"), [(60.0, 0.5, False), (0.5, 60.0, True)])
+def test_the_deadline_of_a_command_may_be_moved(tmp_path, first, then, ends):
+    """It is ended by the new one, earlier or later than it was told."""
+    told = call(first)
+    script = f"touch {tmp_path}/up; until test -e {tmp_path}/go; do sleep 0.02; done"
+    command = made("kind = 'command'\n" + sh("prepare", script))
+
+    def move():
+        while not (tmp_path / "up").exists():
+            told.wait(0.01)
+        told.deadline = CLOCK.monotonic() + then
+        if ends:
+            # Longer than it was to have at first.
+            threading.Event().wait(1.0)
+            (tmp_path / "go").touch()
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    if ends:
+        command.prepare(told)
+    else:
+        with pytest.raises(HandlerFailed, match="its time was over"):
+            command.prepare(told)
+    mover.join()
 
 
 def test_what_a_command_leaves_running_lives_on(tmp_path):

@@ -6,6 +6,7 @@ these. So whatever may block is done by a thread, and is left to itself when the
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fairnotice.agent.handlers.handler import Call
@@ -105,4 +106,4 @@ def tls(ca_file: str | None) -> "SSLContext":
 
 def at_most(call: Call, seconds: float) -> Call:
     """The same call with a deadline so many seconds from now, if its own is not before."""
-    return call._replace(deadline=min(call.deadline, call.clock.monotonic() + seconds))
+    return replace(call, deadline=min(call.deadline, call.clock.monotonic() + seconds))
