@@ -13,11 +13,14 @@ import pytest
 from fairnotice.agent import config, journal, records
 from fairnotice.agent.handlers.marks import Marks
 from fairnotice.agent.journal import FILE, Journal
+from fairnotice.agent.plan import Limits
 from fairnotice.agent.records import Outcome, Phase
+from fairnotice.agent.workshop import Workshop
 from fairnotice.client import ScheduledEvents
 from fairnotice.clock import SystemClock
 from fairnotice.testing import Cloud
 from tests.agent.agents import HANDLERS, Home, fork, process, thread, watching
+from tests.agent.events import VM, course, event
 
 # It is planned, two handlers are begun and end, and so on, until it is over.
 LINES = 13
@@ -226,6 +229,20 @@ def leave(home, event, phase, handler, kept):
         lock.write_text(kept)
     elif kept == "begun":
         lock.with_suffix(".begun").write_text("4194305\n")
+
+
+def test_a_handler_that_goes_on_is_for_no_other_event(tmp_path):
+    """Not before the plan that began it has seen its end."""
+    written = Journal(tmp_path, SystemClock())
+    written.append(records.planned(event(), VM, course("a", "b")))
+    written.append(records.begun("E1", Phase.PREPARE, "a"))
+    shop = Workshop(written, (), {}, Limits(0.0, {}), clock=SystemClock())
+    with shop.changed:
+        assert not shop.take("a")
+        assert shop.take("b")
+        shop.give_back("a")
+        assert shop.take("a")
+    written.close()
 
 
 def test_a_state_that_takes_no_marks(tmp_path, caplog):

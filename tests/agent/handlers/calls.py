@@ -56,3 +56,16 @@ def made(toml, state=None):
     """The handler whose table this is."""
     settings = tomllib.loads(toml)
     return registry.make(settings["kind"], settings, "it", state)
+
+
+def gone(process):
+    """Whether this process ends, or waits for nothing but its burial."""
+    for _ in range(200):
+        try:
+            state = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        threading.Event().wait(0.01)
+    return False

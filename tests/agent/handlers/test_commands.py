@@ -3,12 +3,11 @@
 import os
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
 from fairnotice.errors import HandlerFailed
-from tests.agent.handlers.calls import CLOCK, FREEZE, REBOOT, after, call, made
+from tests.agent.handlers.calls import CLOCK, FREEZE, REBOOT, after, call, gone, made
 
 
 def sh(key, script):
@@ -78,19 +77,6 @@ def test_a_command_that_ignores_term_is_killed_with_all_it_started(tmp_path):
 
     assert (tmp_path / "term").exists()
     assert gone(int((tmp_path / "child").read_text()))
-
-
-def gone(process):
-    """Whether this process ends, or waits for nothing but its burial."""
-    for _ in range(200):
-        try:
-            state = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        threading.Event().wait(0.01)
-    return False
 
 
 def test_a_command_ends_when_it_is_told_to():

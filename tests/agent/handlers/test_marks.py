@@ -3,13 +3,12 @@
 import os
 import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 
 from fairnotice.agent.handlers.marks import Marks, Trace, boot
 from fairnotice.errors import HandlerFailed
-from tests.agent.handlers.calls import after, call, made
+from tests.agent.handlers.calls import after, call, gone, made
 
 
 @pytest.fixture
@@ -97,18 +96,20 @@ def test_what_goes_on_is_ended_in_time_with_all_it_started(lives, tmp_path):
     with pytest.raises(HandlerFailed, match="sh was ended: its time was over"):
         command("true").prepare(call(0.5, mark=lives()))
     assert shell.wait() == -9
-    state = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/stat")
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert gone(int((tmp_path / "child").read_text()))
     # It was killed with the shell that would have told.
     assert lives().trace() is Trace.UNKNOWN
     with pytest.raises(HandlerFailed, match="nobody saw how it ended"):
         command("true").prepare(call(mark=lives()))
+    # A rule may have it run once more: it begins with no marks.
+    promised(lives()).close()
+    assert lives().trace() is Trace.NOT_BEGUN
 
 
 def test_a_service_that_is_left_running_is_not_waited_for(lives):
     """It has not the lock."""
     mark = promised(lives())
-    handler = command("sleep 60 & echo $!")
+    handler = command("exec 3<&0; sleep 60 <&3 & echo $!")
     handler.prepare(call(mark=mark))
     mark.close()
     assert not lives().under_way()
@@ -130,17 +131,19 @@ def test_a_checkpoint_that_ended_while_nobody_was_there(lives, tmp_path):
     """It is noted as saved by the next life, and restored."""
     toml = (
         f"kind = 'checkpoint'\nsave = ['sh', '-c', 'echo saved >> {tmp_path}/job']\n"
-        f"restore = ['sh', '-c', 'echo restored >> {tmp_path}/job']\n"
+        f"restore = ['sh', '-c', 'echo restored >> {tmp_path}/job; exit 3']\n"
     )
     started(promised(lives()), f"echo saved >> {tmp_path}/job").wait()
     checkpoint = made(toml, tmp_path)
     assert checkpoint.outcome(call(mark=lives())) is Trace.KNOWN
     checkpoint.prepare(call(mark=lives()))
     again = Marks(tmp_path / "state").of("E1", "recover", "it")
-    checkpoint.recover(after(mark=promised(again)))
-    again.close()
-    # It died before its journal said so; the note is gone by then.
-    checkpoint.recover(after(mark=Marks(tmp_path / "state").of("E1", "recover", "it")))
+    again.promise()
+    # It dies before its journal says how that ended; the note is gone by then.
+    for _ in range(2):
+        with pytest.raises(HandlerFailed, match="sh ended with 3"):
+            checkpoint.recover(after(mark=again))
+        again.close()
     assert (tmp_path / "job").read_text() == "saved\nrestored\n"
 
 
@@ -164,3 +167,12 @@ def test_a_failover_goes_on_where_it_was(lives, tmp_path):
     threading.Timer(0.2, (tmp_path / "primary").write_text, ("b",)).start()
     failover.prepare(call(mark=lives()))
     assert (tmp_path / "log").read_text() == "handed\n"
+
+
+def test_a_failover_that_goes_on_is_waited_for_whatever_the_check_says(lives, tmp_path):
+    """It may have more to do after that, and may fail."""
+    toml = "kind = 'failover'\ncommand = ['sh']\ncheck = ['true']\n"
+    shell = started(promised(lives()), "sleep 0.1; exit 3")
+    with pytest.raises(HandlerFailed, match="sh ended with 3"):
+        made(toml, tmp_path).prepare(call(mark=lives()))
+    shell.wait()

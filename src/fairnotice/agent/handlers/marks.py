@@ -70,7 +70,8 @@ class Mark:
         """From here on no mark says something, too: nothing was begun. Raises OSError."""
         import fcntl  # noqa: PLC0415 - there is none on Windows
 
-        self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        # What commands print is for nobody else.
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(self._file("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
