@@ -330,6 +330,25 @@ def test_a_ready_file_that_cannot_be_taken_away_stops_nothing(home, cloud, caplo
     assert f"ready_file {home.ready} cannot be taken away" in caplog.text
 
 
+def test_what_is_canceled_while_the_disk_is_full_is_not_prepared_for(home, cloud):
+    """Documents are read meanwhile, so what is there when there is space again is what counts."""
+    with thread(home, cloud.url_for("web-0")) as agent:
+        watching(home, cloud)
+        live = agent.shop.journal
+        good, live._out = live._out, open("/dev/full", "ab", buffering=0)  # noqa: SIM115, PTH123
+        first = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: agent.shop.shown(first.id))
+        first.cancel()
+        second = cloud.vm("web-0").redeploy()
+        cloud.wait_until(lambda: agent.shop.shown(second.id) and not agent.shop.shown(first.id))
+        with agent.shop.changed:
+            live._out.close()
+            live._out = good
+        cloud.wait_until(lambda: cloud.approvals)
+    assert record(home).event.id == second.id
+    assert home.wrote == BOTH[:2]
+
+
 # ---- Ended ----
 
 

@@ -233,7 +233,7 @@ def show_status(options: argparse.Namespace) -> int:
     told = status.read(folder)
     records = journal.read(folder).values()
     rows = [status.row(one) for one in records if options.all or not one.over]
-    runs = told is not None and told.get("doing") != "ended" and _lives(told.get("pid"))
+    runs = told is not None and told.get("doing") != "ended" and _runs(folder, told.get("pid"))
     if options.json:
         print(json.dumps({"runs": runs, "agent": told, "plans": rows}, indent=2))
         return exits.DONE
@@ -252,6 +252,14 @@ def _agent_line(told: dict[str, Any] | None, *, runs: bool, folder: Path) -> str
         return f"No agent runs now; one did, as process {told.get('pid')}."
     trouble = f" Trouble: {told['trouble']}" if told.get("trouble") else ""
     return f"An agent runs (process {told['pid']}) as {told.get('vm') or '?'}.{trouble}"
+
+
+def _runs(folder: Path, pid: object) -> bool:
+    """Whether somebody holds the lock; by the number of the process where that cannot be seen."""
+    from fairnotice.agent import journal  # noqa: PLC0415 - as above
+
+    held = journal.is_held(folder)
+    return _lives(pid) if held is None else held
 
 
 def _lives(pid: object) -> bool:
