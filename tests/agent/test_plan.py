@@ -22,6 +22,7 @@ from fairnotice.agent.plan import (
     Wait,
     decide,
     seconds_left,
+    seconds_moved,
     seconds_to_end,
 )
 from fairnotice.agent.records import Outcome, Phase, Record, Step
@@ -55,6 +56,34 @@ def test_those_who_say_nothing_share_what_the_others_leave():
     """A late first one leaves time for the second, and for the third what that says it takes."""
     of = event(seconds=105)
     assert next_of(record(of, course("a", "b", "c")), of, c=20.0) == Run(PREPARE, "a", 40.0)
+
+
+@pytest.mark.parametrize(("own", "seconds"), [({}, SHORT_SECONDS), ({"a": 8.0}, 8.0)])
+def test_without_notbefore_nothing_is_promised(own, seconds):
+    """A handler has what it says it takes, or what is short."""
+    of = event(seconds=None)
+    assert next_of(record(of, course("a")), of, **own) == Run(PREPARE, "a", seconds)
+
+
+@pytest.mark.parametrize(
+    ("shown", "how", "own", "spent", "seconds"),
+    [
+        (event(seconds=105), {}, {}, 7.0, 50.0),
+        (event(seconds=105), {}, {"a": 8.0}, 7.0, 1.0),
+        (event(seconds=105), {}, {"a": 8.0}, 9.0, 0.0),
+        (event(seconds=105), {}, {"a": 200.0}, 7.0, 100.0),
+        (event(seconds=0), {}, {}, 7.0, 0.0),
+        (event(seconds=0), {"when_short": WhenShort.RUN}, {}, 7.0, None),
+        (event(seconds=105), {"when_short": WhenShort.RUN}, {}, 7.0, 50.0),
+        (event(seconds=105), {"acknowledge": Acknowledge.AT_ONCE}, {}, 7.0, None),
+        (event(seconds=None), {}, {}, 7.0, None),
+    ],
+)
+def test_a_notbefore_that_is_moved_leaves_other_time(shown, how, own, spent, seconds):
+    """Of what there is the handlers behind have their part; nobody gets more than it says."""
+    one = record(event(), course("a", "b", **how), (PREPARE, "a", Outcome.BEGUN))
+    came = seconds_moved(one, one.cut_off, shown, NOW, Limits(MARGIN, own), spent)
+    assert came == seconds
 
 
 def test_nobody_is_crowded_out_by_what_others_say():

@@ -176,6 +176,45 @@ def test_another_document_ends_no_recover(plan):
         assert one.record.step(Phase.RECOVER, "a").outcome is Outcome.DONE
 
 
+# ---- What cannot be written down ----
+
+
+def test_what_could_not_be_written_down_is_begun_later(plan, caplog):
+    """Nothing was run meanwhile, and nobody else is kept from the handler."""
+    handler = Waits()
+    handler.may_end.set()
+    with plan(handler=handler) as one:
+        shown = due(900)
+        with one.shop.changed:
+            one.shop.meet(shown, VM)
+            good, one.journal._out = one.journal._out, open("/dev/full", "ab", buffering=0)  # noqa: SIM115, PTH123
+        one.show(shown)
+        one.wait(lambda: "No space left" in caplog.text)
+        assert not handler.began.is_set()
+        with one.shop.changed:
+            one.journal._out.close()
+            one.journal._out = good
+        one.wait(lambda: one.record.prepared)
+    assert not one.record.failed
+    assert len(handler.calls) == 1
+
+
+def test_whatever_is_told_of_a_line_the_handler_is_run(plan):
+    """The line is on disk: nothing may come between it and what it says."""
+    handler = Waits()
+    handler.may_end.set()
+    with plan(handler=handler) as one:
+
+        def told(line):
+            raise RuntimeError(line["kind"])
+
+        one.shop._told = told
+        one.show(due(900))
+        one.wait(lambda: one.record.prepared)
+    assert len(handler.calls) == 1
+    assert not one.record.failed
+
+
 # ---- The go-ahead ----
 
 

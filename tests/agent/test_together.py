@@ -8,12 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairnotice.agent import rendezvous
+from fairnotice.agent.journal import Journal
 from fairnotice.agent.leader import Say, verdict, verdict_at_rendezvous
+from fairnotice.agent.meeting import Meeting
+from fairnotice.agent.plan import Limits
+from fairnotice.agent.records import Record
 from fairnotice.agent.rules import Leader
+from fairnotice.agent.workshop import Workshop
 from fairnotice.errors import RendezvousFailed, UsageError
 from fairnotice.testing import Cloud
+from fairnotice.testing.manual_clock import ManualClock
 from tests.agent.agents import Home, process, thread, watching
-from tests.agent.events import event
+from tests.agent.events import NOW, course, event
 
 THREE = ("a", "b", "c")
 FLEET = """
@@ -206,6 +212,66 @@ def test_at_a_rendezvous_all_must_be_ready(ready, vm, seconds):
     came = verdict_at_rendezvous(event(resources=THREE), vm, frozenset(ready), seconds, 5.0)
     mine = THREE.index(vm) * 5.0
     assert (came.say is Say.GIVE) == (ready == set(THREE) and seconds >= mine)
+
+
+@pytest.mark.parametrize(
+    ("vm", "seconds", "say"),
+    [
+        ("a", 0.0, Say.GIVE),
+        ("b", 4.9, Say.WAIT),
+        ("b", 5.0, Say.GIVE),
+        ("c", 5.0, Say.WAIT),
+        ("c", 9.9, Say.WAIT),
+        ("C", 10.0, Say.GIVE),
+        # One that is not named comes behind all others.
+        ("d", 14.9, Say.WAIT),
+        ("d", 15.0, Say.GIVE),
+    ],
+)
+def test_each_further_one_waits_longer_for_those_before_it(vm, seconds, say):
+    """So that two of them seldom acknowledge at once."""
+    all_ready = frozenset(THREE)
+    assert verdict_at_rendezvous(event(resources=THREE), vm, all_ready, seconds, 5.0).say is say
+
+
+class Board:
+    """A place whose answers the test writes."""
+
+    def __init__(self):
+        self.names = set()
+        self.said = 0
+
+    def ready(self, event, vm):  # noqa: ARG002
+        self.said += 1
+        self.names.add(vm)
+
+    def who(self, event):  # noqa: ARG002
+        return frozenset(self.names)
+
+
+def test_what_is_swept_away_is_said_again_and_counted_anew(tmp_path):
+    """Ready once is said once; and those before this VM have their whole time after any gap."""
+    clock = ManualClock(NOW)
+    shop = Workshop(Journal(tmp_path, clock), [], {}, Limits(5, {}), clock=clock)
+    shop.rendezvous, shop.takeover_seconds = board, _ = Board(), 5.0
+    met = Meeting(shop)
+    one = event(resources=THREE)
+    b = Record(one, "b", course("one", leader=Leader.RENDEZVOUS))
+    assert met.verdict(b, one).why == "not ready: a, c"
+    board.names |= {"a", "c"}
+    assert met.verdict(b, one).seconds == 5.0
+    clock.advance(seconds=4)
+    assert met.verdict(b, one).seconds == 1.0
+    assert board.said == 1
+    board.names.clear()
+    assert met.verdict(b, one).why == "not ready: a, b, c"
+    board.names |= {"a", "c"}
+    clock.advance(seconds=4)
+    assert met.verdict(b, one).seconds == 5.0
+    assert board.said == 2
+    clock.advance(seconds=5)
+    assert met.verdict(b, one).say is Say.GIVE
+    shop.journal.close()
 
 
 # ---- Where they meet ----
