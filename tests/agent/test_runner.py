@@ -2,7 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from threading import Event as Signal
 
 import pytest
@@ -20,6 +20,7 @@ from fairnotice.errors import Away, RequestRefused
 from tests.agent.events import VM, course, event
 
 SECONDS = 30.0
+CLOCK = SystemClock()
 
 
 class Service:
@@ -30,10 +31,10 @@ class Service:
         self.asked = []
 
     def now(self):
-        return datetime.now(UTC)
+        return CLOCK.wall()
 
     def approve(self, *events, patience_seconds):  # noqa: ARG002 - it answers at once
-        self.asked.append(SystemClock().monotonic())
+        self.asked.append(CLOCK.monotonic())
         if self.answers:
             raise self.answers.pop(0)
 
@@ -61,16 +62,16 @@ class Waits(Handler):
 
 def due(seconds, **more):
     """The event, so many seconds ahead of the real clock."""
-    return replace(event(**more), not_before=datetime.now(UTC) + timedelta(seconds=seconds))
+    return replace(event(**more), not_before=CLOCK.wall() + timedelta(seconds=seconds))
 
 
 class Plan:
     """A plan and all that it needs, and the document that the test shows it."""
 
     def __init__(self, folder, service, handler, how, limits):
-        self.journal = Journal(folder, SystemClock())
+        self.journal = Journal(folder, CLOCK)
         rule = Rule(Match(), how)
-        self.shop = Workshop(self.journal, [rule], {"a": handler}, limits, clock=SystemClock())
+        self.shop = Workshop(self.journal, [rule], {"a": handler}, limits, clock=CLOCK)
         self.service = service
         self.runner = None
 
