@@ -230,13 +230,20 @@ class Stubborn(Handler):
 
     def __init__(self):
         self.may_end = Signal()
+        self.stopping = None
+        self.did = []
 
-    def prepare(self, call):  # noqa: ARG002 - it heeds nobody
+    def prepare(self, call):
+        self.stopping = call.stopping
         self.may_end.wait(30)
+        self.did.append("prepared")
+
+    def recover(self, call):  # noqa: ARG002 - it heeds nobody
+        self.did.append("recovered")
 
 
 def test_the_plan_goes_on_without_a_handler_that_does_not_end(tmp_path, cloud):
-    """It is late, the next one is run in time, and no go-ahead is given."""
+    """It is late, the next one runs in time, no go-ahead is given; recover comes when it ended."""
     home = Home(
         tmp_path / "vm",
         rule='prepare = ["stubborn", "two"]',
@@ -245,10 +252,16 @@ def test_the_plan_goes_on_without_a_handler_that_does_not_end(tmp_path, cloud):
     with thread(home, cloud.url_for("web-0")) as agent:
         agent.shop.handlers["stubborn"] = handler = Stubborn()
         watching(home, cloud)
-        cloud.vm("web-0").restart()
+        event = cloud.vm("web-0").restart()
         cloud.wait_until(lambda: "prepared" in home.journal)
+        assert outcomes(home) == ["late", "done"]
+        assert handler.stopping.is_set()
+        event.cancel()
+        cloud.wait_until(lambda: home.wrote == ["prepare two", "recover two"])
+        cloud.wait_until(lambda: outcomes(home)[2:] == ["done"])
         handler.may_end.set()
-    assert outcomes(home) == ["late", "done"]
+        cloud.wait_until(lambda: home.over)
+    assert handler.did == ["prepared", "recovered"]
     assert not cloud.approvals
 
 
@@ -363,6 +376,62 @@ def test_the_second_agent_says_so_and_exits(home, cloud):
         cloud.wait_until(lambda: cloud.approvals)
 
 
+# ---- In vain ----
+
+
+def test_a_recover_that_fails_once_is_tried_again(tmp_path, cloud):
+    """One blip leaves nothing drained; the VM is not ready meanwhile."""
+    once = tmp_path / "once"
+    home = Home(
+        tmp_path / "vm",
+        rule='prepare = ["one"]\nacknowledge = "never"',
+        slow=f"; test $FAIRNOTICE_PHASE = prepare || test -e {once} || ! touch {once}",
+    )
+    with thread(home, cloud.url_for("web-0")):
+        watching(home, cloud)
+        event = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: "prepared" in home.journal)
+        event.cancel()
+        cloud.wait_until(once.exists)
+        cloud.wait_until(lambda: home.journal.count("ended") == 2)
+        assert not home.ready.exists()
+        cloud.wait_until(lambda: home.over)
+        cloud.wait_until(home.ready.exists)
+    assert home.wrote == ["prepare one", "recover one", "recover one"]
+
+
+def test_a_ready_file_that_cannot_be_taken_away_stops_nothing(home, cloud, caplog):
+    """It is said; the handlers run, and then the go-ahead is given."""
+    home.ready.mkdir(parents=True)
+    with thread(home, cloud.url_for("web-0")):
+        event = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: cloud.approvals)
+        assert home.wrote == BOTH[:2]
+        cloud.run_until(event, "Completed")
+        cloud.wait_until(lambda: home.over)
+    assert home.wrote == BOTH
+    assert f"ready_file {home.ready} cannot be taken away" in caplog.text
+
+
+def test_what_is_canceled_while_the_disk_is_full_is_not_prepared_for(home, cloud):
+    """Documents are read meanwhile, so what is there when there is space again is what counts."""
+    with thread(home, cloud.url_for("web-0")) as agent:
+        watching(home, cloud)
+        live = agent.shop.journal
+        good, live._out = live._out, open("/dev/full", "ab", buffering=0)  # noqa: SIM115, PTH123
+        first = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: agent.shop.shown(first.id))
+        first.cancel()
+        second = cloud.vm("web-0").redeploy()
+        cloud.wait_until(lambda: agent.shop.shown(second.id) and not agent.shop.shown(first.id))
+        with agent.shop.changed:
+            live._out.close()
+            live._out = good
+        cloud.wait_until(lambda: cloud.approvals)
+    assert record(home).event.id == second.id
+    assert home.wrote == BOTH[:2]
+
+
 # ---- Ended ----
 
 
@@ -396,3 +465,27 @@ def test_a_polite_end_ends_the_handler_that_runs(tmp_path, cloud):
     with thread(home, cloud.url_for("web-0")):
         cloud.wait_until(lambda: home.over)
     assert home.wrote == ["prepare one", "recover one"]
+
+
+def test_a_polite_end_in_the_middle_of_a_recover_is_gone_on_from(tmp_path, cloud):
+    """What was not recovered to its end is recovered by the next agent, which is not ready yet."""
+    first = tmp_path / "first"
+    home = Home(
+        tmp_path / "vm",
+        rule='prepare = ["one"]\nacknowledge = "never"',
+        slow="; test $FAIRNOTICE_PHASE = prepare"
+        f" || test -e {first} || {{ touch {first}; sleep 60; }}",
+    )
+    with process(home, cloud) as agent:
+        watching(home, cloud)
+        event = cloud.vm("web-0").restart()
+        cloud.wait_until(lambda: "prepared" in home.journal)
+        event.cancel()
+        cloud.wait_until(first.exists)
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(10) == 0
+    assert outcomes(home) == [Outcome.DONE, Outcome.ENDED]
+    with thread(home, cloud.url_for("web-0")):
+        cloud.wait_until(lambda: home.over)
+    assert outcomes(home) == [Outcome.DONE, Outcome.DONE]
+    assert home.wrote == ["prepare one", "recover one", "recover one"]

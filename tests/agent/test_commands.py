@@ -15,7 +15,7 @@ import pytest
 from fairnotice.agent import journal, status
 from fairnotice.agent.metrics import FAMILIES, Numbers, Page
 from fairnotice.agent.records import Phase
-from fairnotice.errors import UsageError
+from fairnotice.errors import Unavailable
 from fairnotice.testing import Cloud
 from tests.agent.agents import Home, process, thread, watching
 
@@ -114,6 +114,9 @@ def test_status_tells_what_is_prepared_and_why(home, cloud):
         cloud.wait_until(lambda: home.over)
     assert "Nothing is prepared." in typed(cloud, "db", *words)
     assert "over" in typed(cloud, "db", *words, "--all")
+    # As after kill -9, when the number of the process is another's by now.
+    (home.state / "status.json").write_text(json.dumps({"pid": os.getpid(), "doing": "watches"}))
+    assert "No agent runs now" in typed(cloud, "db", *words)
 
 
 def test_events_and_approve_ask_for_each(cloud):
@@ -275,7 +278,7 @@ def test_what_is_not_recovered_is_said_until_somebody_has_seen_to_it(tmp_path, c
     gate = '[handler.gate]\nkind = "health-gate"\nlisten = "127.0.0.1:0"\nwait_seconds = 0\n'
     home = Home(
         tmp_path / "vm",
-        rule='prepare = ["gate", "one", "two"]',
+        rule='prepare = ["gate", "one", "two"]\nrecover_tries = 1',
         more=f"heartbeat_seconds = 1\n{gate}",
         slow="; test $FAIRNOTICE_PHASE = prepare",
     )
@@ -416,7 +419,7 @@ def test_the_page_is_served():
                 urllib.request.urlopen(f"{base}{path}", data)  # noqa: S310 - our own page
             assert refused.value.code == status
             refused.value.close()
-        with pytest.raises(UsageError, match="cannot listen"):
+        with pytest.raises(Unavailable, match="cannot listen"):
             Page(("127.0.0.1", page.port), str)
     finally:
         page.close()

@@ -3,6 +3,9 @@
 import os
 from dataclasses import replace
 from datetime import timedelta
+from errno import EIO
+from io import FileIO
+from pathlib import Path
 
 import pytest
 
@@ -153,6 +156,78 @@ def test_a_full_disk_leaves_no_half_line(folder):
     live.append(records.planned(event("E2"), VM, course()))
     live.close()
     assert set(journal.read(folder)) == {"E1", "E2"}
+
+
+class Half(FileIO):
+    """A file on a disk that takes five bytes more."""
+
+    def write(self, raw):
+        return super().write(raw[:5])
+
+
+def refused(*_):
+    """A disk that fails."""
+    raise OSError(EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("trouble", ["a short write", "no sync"])
+def test_what_is_not_on_disk_is_taken_back(folder, monkeypatch, trouble):
+    """A part of a line, and a whole one of which nobody knows whether it lasts."""
+    whole = (folder / FILE).read_bytes()
+    live = Journal(folder, ManualClock(NOW))
+    with monkeypatch.context() as patched, Half(folder / FILE, "ab") as half:
+        if trouble == "no sync":
+            patched.setattr(os, "fsync", refused)
+        else:
+            patched.setattr(live, "_out", half)
+        with pytest.raises(Unavailable, match="cannot be written"):
+            live.append(records.planned(event("E2"), VM, course()))
+    assert (folder / FILE).read_bytes() == whole
+    assert "E2" not in live.records
+    live.append(records.planned(event("E3"), VM, course()))
+    live.close()
+    assert set(journal.read(folder)) == {"E1", "E3"}
+
+
+def test_one_that_cannot_be_written_anew_goes_on_as_it_is(folder, monkeypatch, caplog):
+    """It is longer than it need be, and said; every line counts, before and after."""
+    monkeypatch.setattr(journal, "LINES_MAX", 0)
+    live = Journal(folder, ManualClock(NOW))
+    live.append(records.planned(event("E2"), VM, course()))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", refused)
+        live.append(records.over("E2"))
+    assert "cannot be written anew: Input/output error" in caplog.text
+    live.append(records.planned(event("E3"), VM, course()))
+    live.append(records.over("E3"))
+    live.close()
+    assert set(journal.read(folder)) == {"E1", "E2", "E3"}
+
+
+def test_one_that_cannot_be_opened_says_so(folder):
+    """Not as a fault of the agent's own."""
+    (folder / FILE).unlink()
+    (folder / FILE).symlink_to(folder / "nowhere" / FILE)
+    with pytest.raises(Unavailable, match=f"{FILE} cannot be written: No such file"):
+        Journal(folder, ManualClock(NOW))
+
+
+def test_a_line_of_another_fairnotice_is_no_wrong_setting(folder):
+    """It names the file; and systemd tries again, since it may be another one by then."""
+    line = {**LINES[0], "shown": {**LINES[0]["shown"], "format": 99}}
+    (folder / FILE).write_bytes(journal.encoded(line))
+    with pytest.raises(JournalDamaged, match=rf"Line 1 of the journal {folder / FILE} .* 99"):
+        Journal(folder, ManualClock(NOW))
+
+
+def test_whether_an_agent_has_it_is_asked_of_the_lock(folder):
+    """No number of a process, which may be another's by now, says that."""
+    assert journal.is_held(folder / "nowhere") is False
+    assert journal.is_held(folder) is False
+    first = Journal(folder, SystemClock())
+    assert journal.is_held(folder) is True
+    first.close()
+    assert journal.is_held(folder) is False
 
 
 def test_two_agents_on_one_vm(folder):

@@ -4,11 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fairnotice.agent import journal, records
+from fairnotice.agent import records
 from fairnotice.agent.plan import (
     RECOVER_SECONDS,
     SHORT_SECONDS,
@@ -23,6 +20,7 @@ from fairnotice.agent.plan import (
     decide,
     how_it_ended,
     seconds_left,
+    seconds_moved,
     seconds_to_end,
 )
 from fairnotice.agent.records import Outcome, Phase, Record, Step
@@ -32,6 +30,7 @@ from tests.agent.events import NOW, VM, course, event
 
 PREPARE, RECOVER = Phase.PREPARE, Phase.RECOVER
 MARGIN = 5.0
+LIMITS = Limits(MARGIN, {"a": 8.0, "b": 30.0})
 
 
 def record(of, how, *steps: tuple[Phase, str, Outcome], **more) -> Record:
@@ -57,6 +56,34 @@ def test_those_who_say_nothing_share_what_the_others_leave():
     """A late first one leaves time for the second, and for the third what that says it takes."""
     of = event(seconds=105)
     assert next_of(record(of, course("a", "b", "c")), of, c=20.0) == Run(PREPARE, "a", 40.0)
+
+
+@pytest.mark.parametrize(("own", "seconds"), [({}, SHORT_SECONDS), ({"a": 8.0}, 8.0)])
+def test_without_notbefore_nothing_is_promised(own, seconds):
+    """A handler has what it says it takes, or what is short."""
+    of = event(seconds=None)
+    assert next_of(record(of, course("a")), of, **own) == Run(PREPARE, "a", seconds)
+
+
+@pytest.mark.parametrize(
+    ("shown", "how", "own", "spent", "seconds"),
+    [
+        (event(seconds=105), {}, {}, 7.0, 50.0),
+        (event(seconds=105), {}, {"a": 8.0}, 7.0, 1.0),
+        (event(seconds=105), {}, {"a": 8.0}, 9.0, 0.0),
+        (event(seconds=105), {}, {"a": 200.0}, 7.0, 100.0),
+        (event(seconds=0), {}, {}, 7.0, 0.0),
+        (event(seconds=0), {"when_short": WhenShort.RUN}, {}, 7.0, None),
+        (event(seconds=105), {"when_short": WhenShort.RUN}, {}, 7.0, 50.0),
+        (event(seconds=105), {"acknowledge": Acknowledge.AT_ONCE}, {}, 7.0, None),
+        (event(seconds=None), {}, {}, 7.0, None),
+    ],
+)
+def test_a_notbefore_that_is_moved_leaves_other_time(shown, how, own, spent, seconds):
+    """Of what there is the handlers behind have their part; nobody gets more than it says."""
+    one = record(event(), course("a", "b", **how), (PREPARE, "a", Outcome.BEGUN))
+    came = seconds_moved(one, one.cut_off, shown, NOW, Limits(MARGIN, own), spent)
+    assert came == seconds
 
 
 def test_nobody_is_crowded_out_by_what_others_say():
@@ -128,7 +155,7 @@ def test_at_once_comes_before_any_handler():
     """And does not hold up the handlers while it cannot be given."""
     one = record(event(), course("a", acknowledge=Acknowledge.AT_ONCE))
     assert next_of(one, event()) == GiveGoAhead()
-    later = decide(one, event(), NOW, Limits(MARGIN, {"a": 8.0}), may_give=False)
+    later = decide(one, event(), NOW, Limits(MARGIN, {"a": 8.0}), may_retry=False)
     assert later == Run(PREPARE, "a", 8.0)
 
 
@@ -150,7 +177,7 @@ def test_what_was_begun_is_recovered_whatever_came_of_it():
     assert next_of(one, None) == Gone()
     gone = replace(one, gone=True)
     assert next_of(gone, None) == Run(RECOVER, "b", RECOVER_SECONDS)
-    then = record(event(), one.course, *begun, (RECOVER, "b", Outcome.FAILED), gone=True)
+    then = record(event(), one.course, *begun, (RECOVER, "b", Outcome.DONE), gone=True)
     assert next_of(then, event()) == Run(RECOVER, "a", RECOVER_SECONDS)
 
 
@@ -164,16 +191,20 @@ def test_nothing_is_recovered_while_another_event_needs_it():
 
 @pytest.mark.parametrize(("again", "then"), [(("a",), Run), (("b",), Wait), ((), Wait)])
 def test_a_recover_that_was_cut_off_by_rule(again, then):
-    """It is run once more where that may be, and else somebody has to look."""
-    for outcome in (Outcome.UNKNOWN, Outcome.ENDED):
-        steps = [DONE_A, (RECOVER, "a", outcome)]
-        one = record(event(), course("a", recover_again=again), *steps, gone=True)
-        assert isinstance(next_of(one, None), then)
+    """It is run once more where that may be, and else somebody has to look.
+
+    One that was told to end has ended, and the next life of the agent goes on with it.
+    """
+    how = course("a", recover_again=again)
+    cut_off = record(event(), how, DONE_A, (RECOVER, "a", Outcome.UNKNOWN), gone=True)
+    assert isinstance(next_of(cut_off, None), then)
+    ended = record(event(), how, DONE_A, (RECOVER, "a", Outcome.ENDED), gone=True)
+    assert isinstance(next_of(ended, None), Run)
 
 
 def test_what_is_not_recovered_is_not_over_and_the_gate_stays_shut():
     """Others are recovered all the same; what only tells somebody holds up nothing."""
-    how = course("gate", "app", "mail", gates=("gate",), tells=("mail",))
+    how = course("gate", "app", "mail", gates=("gate",), tells=("mail",), recover_tries=0)
     done = [(PREPARE, name, Outcome.DONE) for name in how.prepare]
     told = [*done, (RECOVER, "mail", Outcome.FAILED)]
     one = record(event(), how, *told, gone=True)
@@ -213,6 +244,46 @@ def test_a_rehearsal_promises_what_is_done(of, how, came):
     assert (runs, skipped, said.acknowledges, said.withheld) == came
 
 
+def test_a_recover_that_the_agent_ended_is_gone_on_with():
+    """It was told to end and has: whatever the rule, the next life of the agent does it anew."""
+    one = record(event(), course("a"), DONE_A, (RECOVER, "a", Outcome.ENDED), gone=True)
+    assert one.holds("a")
+    assert next_of(one, None) == Run(RECOVER, "a", RECOVER_SECONDS)
+
+
+def after_tries(outcome: Outcome, tries: int, *more) -> Record:
+    """A record read from the fewest lines of one whose recover of `a` came out so, so often."""
+    known = {"E1": record(event(), course("a", "b", recover_tries=3), DONE_A, *more, gone=True)}
+    for _ in range(tries):
+        records.add(known, records.begun("E1", RECOVER, "a"))
+        records.add(known, records.ended("E1", Step(RECOVER, "a", outcome)))
+    again: records.Records = {}
+    for line in records.lines_of(known["E1"]):
+        records.add(again, line)
+    assert again == known
+    return again["E1"]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LATE])
+def test_a_recover_that_failed_is_tried_again_for_so_often(outcome):
+    """Behind the others, after a while, and what it prepared counts as prepared until then."""
+    done_b = [(PREPARE, "b", Outcome.DONE), (RECOVER, "b", Outcome.DONE)]
+    assert next_of(after_tries(outcome, 1, done_b[0]), None) == Run(RECOVER, "b", RECOVER_SECONDS)
+    one = after_tries(outcome, 2, *done_b)
+    assert one.holds("a")
+    assert next_of(one, None) == Run(RECOVER, "a", RECOVER_SECONDS)
+    assert decide(one, None, NOW, Limits(MARGIN, {}), may_retry=False) == Wait()
+    # Nobody has undone it: somebody has to look.
+    assert next_of(after_tries(outcome, 3, *done_b), None) == Wait()
+
+
+def test_a_preparation_that_was_never_ended_is_none():
+    """Whatever went wrong with its line: nothing is acknowledged."""
+    one = record(event(), course("a"), (PREPARE, "a", Outcome.BEGUN))
+    assert not one.failed
+    assert next_of(replace(one, prepared=True), event()) == Wait()
+
+
 def test_a_handler_that_only_recovers_comes_with_the_others():
     """It is there to say that all is over; where nothing was prepared there is nothing to say."""
     how = course("a", recover=("a", "say"))
@@ -236,206 +307,6 @@ def test_what_outlived_the_agent_has_what_is_left(phase, shown, how, seconds):
     """No more than it says it takes, and none behind NotBefore, but where the rule lets it."""
     one = record(event(), course("a", **how), (phase, "a", Outcome.BEGUN), gone=shown is None)
     assert seconds_to_end(one, one.cut_off, shown, NOW, Limits(MARGIN, {"a": 8.0})) == seconds
-
-
-# ---- Whatever happens ----
-
-HANDLERS = ("a", "b", "c")
-NAMES = ("E1", "E2")
-COURSES = st.builds(
-    course,
-    *([st.sampled_from(HANDLERS)] * 2),
-    acknowledge=st.sampled_from(Acknowledge),
-    on_failure=st.sampled_from(OnFailure),
-    when_short=st.sampled_from([WhenShort.SKIP, WhenShort.SKIP, WhenShort.RUN]),
-    recover_again=st.sampled_from([(), HANDLERS]),
-).filter(lambda one: len(set(one.prepare)) == 2)
-# Around what the handlers take, with and without the margin; and as long as can be.
-NOTICES = st.sampled_from([0, 5, 6, 10, 12, 14, 32, 36, 40, 60, 900])
-ENDS = st.sampled_from([Outcome.DONE, Outcome.DONE, Outcome.FAILED, Outcome.LATE, Outcome.ENDED])
-BECAME = st.sampled_from([Outcome.UNKNOWN, Outcome.NOT_BEGUN, Outcome.DONE, Outcome.FAILED])
-LIMITS = Limits(MARGIN, {"a": 8.0, "b": 30.0})
-
-
-class AnyLife(RuleBasedStateMachine):
-    """Documents, crashes and clocks in any order, on a journal that is read anew after each."""
-
-    def __init__(self):
-        super().__init__()
-        self.now = NOW
-        self.shown = {}
-        self.lines = []
-        self.known = {}
-        # What was really run, and what was running when the agent died.
-        self.ran = []
-        self.cut_off = []
-        self.acknowledged = []
-
-    def write(self, line):
-        """On disk, and taken into account."""
-        self.lines.append(journal.encoded({**line, "at": ""}))
-        records.add(self.known, line)
-
-    @precondition(lambda self: len(self.known) < len(NAMES))
-    @rule(how=COURSES, seconds=NOTICES)
-    def announce(self, how, seconds):
-        name = NAMES[len(self.known)]
-        if name not in self.known:
-            self.shown[name] = replace(
-                event(name), not_before=self.now + timedelta(seconds=seconds)
-            )
-            self.write(records.planned(self.shown[name], VM, how))
-
-    @rule(name=st.sampled_from(NAMES))
-    def start(self, name):
-        if name in self.shown:
-            self.shown[name] = replace(self.shown[name], status="Started", not_before=None)
-
-    @rule(name=st.sampled_from(NAMES))
-    def vanish(self, name):
-        self.shown.pop(name, None)
-
-    @rule(name=st.sampled_from(NAMES))
-    def come_back(self, name):
-        if name in self.known:
-            self.shown.setdefault(name, event(name))
-
-    @rule(seconds=st.sampled_from([1, 5, 20, 400]))
-    def pass_time(self, seconds):
-        self.now += timedelta(seconds=seconds)
-
-    @precondition(lambda self: self.known)
-    @rule(names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=12), end=ENDS)
-    def go_on(self, names, end):
-        """So many actions, of one plan or of both."""
-        for name in names:
-            if name in self.known:
-                self.step(name, end)
-
-    @precondition(lambda self: self.known)
-    @rule(
-        names=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4),
-        late=st.booleans(),
-        became=BECAME,
-    )
-    def go_on_and_die(self, names, late, became):
-        """The agent dies in the middle of the first of these, or while a handler runs."""
-        for name in names:
-            if name in self.known:
-                action = self.step(name, became, dies=not late, dies_running=late)
-                if not late or isinstance(action, Run):
-                    return
-
-    def step(self, name, end=Outcome.DONE, *, dies=False, dies_running=False):
-        one, shown = self.known[name], self.shown.get(name)
-        others = [other for other in self.known.values() if other is not one]
-        action = decide(one, shown, self.now, LIMITS, others)
-        match action:
-            case Run(phase, handler, seconds):
-                self.write(records.begun(name, phase, handler))
-                self.check_run(name, action, shown, others)
-                if dies or dies_running:
-                    self.die_running((name, phase, handler), end)
-                    return action
-                self.ran.append((name, phase, handler))
-                self.now += timedelta(seconds=seconds / 2)
-                # What was ended was told to, with the agent.
-                self.cut_off += [(name, phase, handler)] if end is Outcome.ENDED else []
-                self.write(records.ended(name, Step(phase, handler, end)))
-            case PassOver(step):
-                self.write(records.ended(name, step))
-            case Prepared():
-                self.write(records.prepared(name))
-            case GiveGoAhead():
-                self.check_go_ahead(one, shown)
-                self.acknowledged.append(name)
-                if not dies:
-                    self.write(records.acknowledged(name, "given"))
-            case Gone():
-                self.write(records.gone(name))
-            case Over():
-                assert not one.unrecovered
-                self.write(records.over(name))
-        if dies:
-            self.start_anew()
-        return action
-
-    def die_running(self, what, became):
-        """The next life of the agent asks what became of it."""
-        name, phase, handler = what
-        if became is not Outcome.NOT_BEGUN:
-            self.ran.append(what)
-        if became is Outcome.UNKNOWN:
-            self.cut_off.append(what)
-        self.start_anew()
-        step = self.known[name].cut_off
-        assert step == Step(phase, handler, Outcome.BEGUN)
-        self.write(records.ended(name, replace(step, outcome=became)))
-
-    @rule()
-    def start_anew(self):
-        """Read the journal, as an agent does that starts."""
-        self.known = {}
-        for raw in self.lines:
-            records.add(self.known, journal.decoded(raw.rstrip(b"\n")))
-
-    # ---- What holds ----
-
-    def check_run(self, name, action, shown, others):
-        one = self.known[name]
-        if action.phase is PREPARE:
-            assert shown is not None
-            assert not one.gone
-            in_time = one.course.acknowledge is not Acknowledge.AT_ONCE
-            if in_time and one.course.when_short is WhenShort.SKIP:
-                assert shown.status == "Scheduled"
-                ends = self.now + timedelta(seconds=action.seconds)
-                assert ends <= shown.not_before - timedelta(seconds=MARGIN)
-        else:
-            assert one.gone
-            assert (name, PREPARE, action.handler) in self.ran
-            assert not any(other.needs(action.handler) for other in others)
-
-    def check_go_ahead(self, one, shown):
-        assert shown.status == "Scheduled"
-        assert not one.acknowledgement
-        assert one.course.acknowledge is not Acknowledge.NEVER
-        if one.course.acknowledge is Acknowledge.WHEN_PREPARED:
-            ends = {h: one.step(PREPARE, h) for h in one.course.prepare}
-            forgiving = one.course.on_failure is OnFailure.ACKNOWLEDGE
-            assert all(step and step.outcome is not Outcome.BEGUN for step in ends.values())
-            assert forgiving or all(step.outcome is Outcome.DONE for step in ends.values())
-
-    @invariant()
-    def no_handler_runs_twice(self):
-        for name, phase, handler in set(self.ran):
-            again = phase is RECOVER and handler in self.known[name].course.recover_again
-            allowed = 1 + (self.cut_off.count((name, phase, handler)) if again else 0)
-            assert self.ran.count((name, phase, handler)) <= allowed
-
-    def teardown(self):
-        """At last everything is gone, and exactly what was begun is recovered."""
-        self.shown.clear()
-        for name in NAMES * 12:
-            if name in self.known:
-                self.step(name)
-        for name, one in list(self.known.items()):
-            for handler in one.unrecovered:
-                self.write(records.ended(name, Step(RECOVER, handler, Outcome.DONE, "by hand")))
-        for name in self.known:
-            self.step(name)
-        assert all(one.over for one in self.known.values())
-        prepared = {(name, handler) for name, phase, handler in self.ran if phase is PREPARE}
-        recovered = {(name, handler) for name, phase, handler in self.ran if phase is RECOVER}
-        assert recovered == prepared
-        self.no_handler_runs_twice()
-
-
-TestAnyLife = AnyLife.TestCase
-TestAnyLife.settings = settings(max_examples=500, stateful_step_count=25)
-
-
-# ---- How an event ended ----
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,25 @@
 """Several VMs in one event: who gives the go-ahead, and that it is never given too early."""
 
 from contextlib import ExitStack
+from threading import Event as Signal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairnotice.agent import rendezvous, status
+from fairnotice.agent.journal import Journal
 from fairnotice.agent.leader import Say, verdict, verdict_at_rendezvous
+from fairnotice.agent.meeting import Meeting
+from fairnotice.agent.plan import Limits
+from fairnotice.agent.records import Record
 from fairnotice.agent.rules import Leader
+from fairnotice.agent.workshop import Workshop
 from fairnotice.errors import RendezvousFailed, UsageError
 from fairnotice.testing import Cloud
+from fairnotice.testing.manual_clock import ManualClock
 from tests.agent.agents import Home, process, thread, watching
-from tests.agent.events import event
+from tests.agent.events import NOW, course, event
 
 THREE = ("a", "b", "c")
 FLEET = """
@@ -122,6 +129,70 @@ def test_nobody_acknowledges_for_one_that_is_not_ready(tmp_path, cloud):
     assert not cloud.approvals
 
 
+def test_one_that_recovers_is_not_ready(tmp_path, cloud):
+    """The event is gone for one of them: nobody acknowledges for it, though it was ready once."""
+    go_on = tmp_path / "go-on"
+    waits = f"; test $FAIRNOTICE_PHASE = {{}} || until test -e {go_on}; do sleep 0.05; done"
+    slow = {"a": waits.format("prepare") + " #", "c": waits.format("recover")}
+    disks = homes(tmp_path, "rendezvous", slow=slow)
+    with ExitStack() as stack:
+        for vm, home in disks.items():
+            stack.enter_context(thread(home, cloud.url_for(vm)))
+            watching(home, cloud)
+        one = maintained(cloud)
+        place = rendezvous.SharedDirectory(tmp_path / "shared")
+        cloud.wait_until(lambda: place.who(event(one.id)) == {"a", "b"})
+        cloud.fault("canceled-late", vm="a", seconds=3000)
+        cloud.wait_until(lambda: "recover one" in disks["a"].wrote)
+        assert place.who(event(one.id)) == {"b"}
+        go_on.touch()
+        cloud.wait_until(lambda: place.who(event(one.id)) == {"b", "c"})
+        asked = len(cloud.requests)
+        cloud.wait_until(lambda: len(cloud.requests) >= asked + 3)
+    assert not cloud.approvals
+
+
+class Hangs:
+    """A place where asking who is ready takes until somebody lets it."""
+
+    def __init__(self):
+        self.may_answer = Signal()
+        self.asked = Signal()
+        self.did = []
+
+    def ready(self, event, vm):  # noqa: ARG002
+        self.did.append("ready")
+
+    def who(self, event):
+        self.asked.set()
+        self.may_answer.wait(30)
+        return frozenset(event.resources)
+
+    def leave(self, event, vm):  # noqa: ARG002
+        self.did.append("leave")
+        if self.did.count("leave") == 1:
+            raise RendezvousFailed("Not now.")
+
+
+def test_a_place_that_hangs_holds_up_no_recovery(tmp_path, cloud):
+    """What is prepared is recovered; that it is not ready is said once that can be said."""
+    home = homes(tmp_path, "rendezvous")["a"]
+    with thread(home, cloud.url_for("a")) as agent:
+        agent.shop.rendezvous = place = Hangs()
+        watching(home, cloud)
+        one = maintained(cloud)
+        cloud.wait_until(place.asked.is_set)
+        one.cancel()
+        cloud.wait_until(lambda: home.wrote == ["prepare one", "recover one"])
+        cloud.wait_until(lambda: home.journal[-1] == "ended")
+        assert place.did == ["ready"]
+        assert not home.over
+        place.may_answer.set()
+        cloud.wait_until(lambda: home.over)
+    assert place.did == ["ready", "leave", "leave"]
+    assert not cloud.approvals
+
+
 # ---- Who leads ----
 
 
@@ -147,6 +218,66 @@ def test_at_a_rendezvous_all_must_be_ready(ready, vm, seconds):
     assert (came.say is Say.GIVE) == (ready == set(THREE) and seconds >= mine)
 
 
+@pytest.mark.parametrize(
+    ("vm", "seconds", "say"),
+    [
+        ("a", 0.0, Say.GIVE),
+        ("b", 4.9, Say.WAIT),
+        ("b", 5.0, Say.GIVE),
+        ("c", 5.0, Say.WAIT),
+        ("c", 9.9, Say.WAIT),
+        ("C", 10.0, Say.GIVE),
+        # One that is not named comes behind all others.
+        ("d", 14.9, Say.WAIT),
+        ("d", 15.0, Say.GIVE),
+    ],
+)
+def test_each_further_one_waits_longer_for_those_before_it(vm, seconds, say):
+    """So that two of them seldom acknowledge at once."""
+    all_ready = frozenset(THREE)
+    assert verdict_at_rendezvous(event(resources=THREE), vm, all_ready, seconds, 5.0).say is say
+
+
+class Board:
+    """A place whose answers the test writes."""
+
+    def __init__(self):
+        self.names = set()
+        self.said = 0
+
+    def ready(self, event, vm):  # noqa: ARG002
+        self.said += 1
+        self.names.add(vm)
+
+    def who(self, event):  # noqa: ARG002
+        return frozenset(self.names)
+
+
+def test_what_is_swept_away_is_said_again_and_counted_anew(tmp_path):
+    """Ready once is said once; and those before this VM have their whole time after any gap."""
+    clock = ManualClock(NOW)
+    shop = Workshop(Journal(tmp_path, clock), [], {}, Limits(5, {}), clock=clock)
+    shop.rendezvous, shop.takeover_seconds = board, _ = Board(), 5.0
+    met = Meeting(shop)
+    one = event(resources=THREE)
+    b = Record(one, "b", course("one", leader=Leader.RENDEZVOUS))
+    assert met.verdict(b, one).why == "not ready: a, c"
+    board.names |= {"a", "c"}
+    assert met.verdict(b, one).seconds == 5.0
+    clock.advance(seconds=4)
+    assert met.verdict(b, one).seconds == 1.0
+    assert board.said == 1
+    board.names.clear()
+    assert met.verdict(b, one).why == "not ready: a, b, c"
+    board.names |= {"a", "c"}
+    clock.advance(seconds=4)
+    assert met.verdict(b, one).seconds == 5.0
+    assert board.said == 2
+    clock.advance(seconds=5)
+    assert met.verdict(b, one).say is Say.GIVE
+    shop.journal.close()
+
+
 # ---- Where they meet ----
 
 
@@ -168,6 +299,8 @@ def test_a_shared_directory_keeps_events_apart(tmp_path):
         with pytest.raises(RendezvousFailed, match="is no folder here: is what the VMs share"):
             rendezvous.SharedDirectory(tmp_path / missing).ready(evil, "web-0")
     assert not (tmp_path / "not mounted").exists()
+    with pytest.raises(RendezvousFailed, match="cannot be taken away"):
+        rendezvous.SharedDirectory(tmp_path / "file").leave(evil, "web-0")
 
 
 def test_a_command_is_a_place_to_meet(tmp_path):

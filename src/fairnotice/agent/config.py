@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from fairnotice.agent import leader
 from fairnotice.agent.rules import (
+    RECOVER_TRIES,
     Acknowledge,
     Course,
     Leader,
@@ -35,6 +36,7 @@ REPEATABLE = ("haproxy", "health-gate", "systemd")
 TELLERS = ("log", "mail", "webhook")
 GATES = ("health-gate",)
 _DURATION_MAX = 86_400
+_TRIES_MAX = 100
 TABLES = ("handler", "rendezvous", "rule")
 
 Word = TypeVar("Word", bound=StrEnum)
@@ -252,6 +254,7 @@ def _course(
         recover_again=_recover_again(table, recover, handlers),
         tells=_of_kind(TELLERS, recover, handlers),
         gates=_of_kind(GATES, recover, handlers),
+        recover_tries=table.count("recover_tries", RECOVER_TRIES, 1, _TRIES_MAX),
     )
 
 

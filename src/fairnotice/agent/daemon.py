@@ -94,6 +94,8 @@ class Agent:
         self._numbers = Numbers()
         self._runners: dict[str, Runner] = {}
         self._trouble = ""
+        # Set while there are events that no plan could be written down for.
+        self._behind = threading.Event()
         self._heard_at: float | None = None
         self._failure: BaseException | None = None
         self._ready = status.ReadyFile(config.ready_file)
@@ -200,9 +202,9 @@ class Agent:
         if first:
             log.info("watching %s as %s", self._client.url, self._vm)
             self._say_what_was_left()
-        while not self._took_in(document):
-            if self.stop.wait(AGAIN_SECONDS):
-                return
+        if not self._took_in(document) and not self._behind.is_set():
+            self._behind.set()
+            threading.Thread(target=self._catch_up, name="catch up", daemon=True).start()
         if first:
             status.tell_systemd("READY=1")
             # Whoever is slow to answer that holds up nothing.
@@ -231,9 +233,18 @@ class Agent:
             if sentence:
                 log.error("%s", sentence)
 
+    def _catch_up(self) -> None:
+        """Until there is a plan for all that is shown by then; documents are read meanwhile."""
+        while not self.stop.wait(AGAIN_SECONDS):
+            with self.shop.changed:
+                document = self.shop.document
+                if document is None or self._took_in(document):
+                    self._behind.clear()
+                    return
+
     def _took_in(self, document: Document) -> bool:
         """Whether every plan knows of the document; not so while the disk is full."""
-        shop = self.shop
+        shop, all_met = self.shop, True
         with shop.changed:
             shop.document = document
             try:
@@ -243,14 +254,14 @@ class Agent:
                     shop.meet(event, self._vm)
             except Unavailable as error:
                 log.error("%s", error)
-                return False
+                all_met = False
             shop.forget_others()
             self._start_plans()
             for runner in self._runners.values():
                 runner.look()
             shop.wake()
             self._say_ready()
-        return True
+        return all_met
 
     def _start_plans(self) -> None:
         """A thread for each event that is not over; with shop.changed held."""

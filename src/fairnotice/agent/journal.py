@@ -5,6 +5,7 @@ at the end, and had not been acted on: it is cut off. Damage anywhere else is no
 """
 
 import json
+import logging
 import os
 import threading
 from binascii import crc32
@@ -18,9 +19,10 @@ from fairnotice.agent import records as law
 from fairnotice.agent.handlers.marks import Marks
 from fairnotice.agent.records import Line, Record, Records
 from fairnotice.clock import Clock
-from fairnotice.errors import AgentRuns, JournalDamaged, Unavailable
+from fairnotice.errors import AgentRuns, JournalDamaged, Unavailable, UsageError
 
 FILE = "journal"
+log = logging.getLogger("fairnotice.agent")
 LOCK = "agent.lock"
 # What is over stays known for so long: an event that comes back is none to act on again.
 KEPT = timedelta(days=2)
@@ -76,6 +78,11 @@ def _read(file: Path) -> tuple[Records, int, int]:
             law.add(found, line)
         except (LookupError, ValueError, TypeError) as error:
             raise _damaged(file, count + 1) from error
+        except UsageError as error:
+            raise JournalDamaged(
+                f"Line {count + 1} of the journal {file} is not of this fairnotice: {error} Let "
+                f"the one that wrote it bring its plans to an end, or move the file away."
+            ) from error
         count += 1
         good += len(raw) + 1
     return found, count, good
@@ -111,22 +118,31 @@ class Journal:
 
     def _open(self, good: int) -> None:
         """Open it for more, without what was torn."""
-        self._out = self._file.open("ab", buffering=0)
         self._size = good
-        self._out.truncate(good)
-        os.fsync(self._out.fileno())
-        _sync_folder(self.folder)
+        try:
+            self._out = self._file.open("ab", buffering=0)
+            self._out.truncate(good)
+            os.fsync(self._out.fileno())
+            _sync_folder(self.folder)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> Unavailable:
+        return Unavailable(f"{self._file} cannot be written: {error.strerror}.")
 
     def append(self, line: Line) -> None:
         """Write a line down, and take it into account. It is on disk when this returns."""
         stamped = {**line, "at": self._clock.wall().isoformat(timespec="milliseconds")}
         raw = encoded(stamped)
+        if self._out.closed:
+            # It could not be written anew, or not be opened again then.
+            self._open(self._size)
         try:
             written = self._out.write(raw)
             os.fsync(self._out.fileno())
         except OSError as error:
             self._take_back()
-            raise Unavailable(f"{self._file} cannot be written: {error.strerror}.") from error
+            raise self._unwritable(error) from error
         if written != len(raw):
             self._take_back()
             raise Unavailable(f"{self._file} cannot be written: the disk is full.")
@@ -149,19 +165,28 @@ class Journal:
     def _write_anew(self) -> None:
         """Leave out what is over and old; the old file counts until the new one is whole."""
         kept = {name: one for name, one in self.records.items() if not self._is_old(one)}
+        lines = list(_encoded(kept.values()))
+        try:
+            self._put_in_place(b"".join(lines))
+        except OSError as error:
+            # It is only longer than it need be; the next plan that is over tries again.
+            log.warning("%s cannot be written anew: %s", self._file, error.strerror)
+            return
+        self.records.clear()
+        self.records.update(kept)
+        self._count = len(lines)
+        self._open(sum(map(len, lines)))
+        Marks(self.folder).forget(kept)
+
+    def _put_in_place(self, whole: bytes) -> None:
         part = self._file.with_name(FILE + ".part")
         with part.open("wb") as out:
-            out.writelines(_encoded(kept.values()))
+            out.write(whole)
             out.flush()
             os.fsync(out.fileno())
         # Windows replaces no file that is open.
         self._out.close()
         part.replace(self._file)
-        self.records.clear()
-        self.records.update(kept)
-        self._count = sum(1 for _ in _encoded(kept.values()))
-        self._open(self._file.stat().st_size)
-        Marks(self.folder).forget(kept)
 
     def close(self) -> None:
         """Let another agent have it."""
@@ -208,6 +233,25 @@ def _locked(path: Path) -> BinaryIO:
     return held
 
 
+def is_held(folder: Path) -> bool | None:
+    """Whether an agent has this folder's journal now; None where that cannot be known."""
+    if os.name == "nt":
+        # Only whoever may write may try.
+        return None
+    try:
+        looked = (folder / LOCK).open("rb")
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    with looked:
+        try:
+            _take(looked, shared=True)
+        except OSError:
+            return True
+    return False
+
+
 def _take_soon(held: BinaryIO) -> None:
     """What an agent was about to start when it was killed holds its lock for a moment more."""
     for _ in range(_LOOKS):
@@ -218,7 +262,7 @@ def _take_soon(held: BinaryIO) -> None:
     _take(held)
 
 
-def _take(held: BinaryIO) -> None:
+def _take(held: BinaryIO, *, shared: bool = False) -> None:
     if os.name == "nt":
         import msvcrt  # noqa: PLC0415 - there is none elsewhere
 
@@ -226,4 +270,4 @@ def _take(held: BinaryIO) -> None:
         return
     import fcntl  # noqa: PLC0415 - there is none on Windows
 
-    fcntl.flock(held.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(held.fileno(), (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from fairnotice.agent.answering import Answer, Listener
-from fairnotice.errors import UsageError
+from fairnotice.errors import Unavailable
 
 # Of each: its type, and what it means.
 FAMILIES = {
@@ -68,7 +68,7 @@ class Page(Listener):
         try:
             super().__init__(at, self._page)
         except OSError as error:
-            raise UsageError(
+            raise Unavailable(
                 f"metrics cannot listen at {at[0]}:{at[1]}: {error.strerror}."
             ) from error
 

@@ -86,20 +86,20 @@ def decide(
     limits: Limits,
     others: Iterable[Record] = (),
     *,
-    may_give: bool = True,
+    may_retry: bool = True,
 ) -> Action:
     """The next thing to do about an event, as the document shows it now (None: it is gone).
 
-    `others` are the records of other events. `may_give` is not so for a while after the go-ahead
-    was tried and came to nothing.
+    `others` are the records of other events. `may_retry` is not so for a while after the go-ahead
+    or a recover was tried and came to nothing.
     """
     if record.over:
         return Wait()
     if shown is None and not record.gone:
         return Gone()
     if shown is None or record.gone:
-        return _recover(record, limits, others)
-    if may_give and wants_go_ahead(record, shown):
+        return _recover(record, limits, others, may_retry=may_retry)
+    if may_retry and wants_go_ahead(record, shown):
         return GiveGoAhead()
     return Wait() if record.prepared else _prepare(record, shown, now, limits)
 
@@ -220,13 +220,18 @@ def how_it_ended(record: Record, now: datetime, *, watched: bool) -> Ending:
     return Ending.CANCELED if watched and early and not asked else Ending.UNKNOWN
 
 
-def _recover(record: Record, limits: Limits, others: Iterable[Record]) -> Action:
+def _recover(
+    record: Record, limits: Limits, others: Iterable[Record], *, may_retry: bool
+) -> Action:
     owed = [name for name in record.course.recover if _owed(record, name, limits)]
+    again = [name for name in record.course.recover if record.to_try_again(name)]
     stuck = [name for name in record.unrecovered if name not in owed]
     # Nobody is let in to what is still drained.
-    handler = next((name for name in owed if not (stuck and name in record.course.gates)), None)
-    if handler is None:
-        return Wait() if stuck else Over()
+    owed = [name for name in owed if not (stuck and name in record.course.gates)]
+    if not owed and not (again and may_retry):
+        return Wait() if again or stuck else Over()
+    # What failed comes behind the others: whoever fails for ever keeps nobody else drained.
+    [handler, *_] = owed or sorted(again, key=lambda name: _tries(record, name))
     if any(one.needs(handler) for one in others):
         # What is drained stays so while another event is going to come.
         return Wait()
@@ -240,11 +245,13 @@ def _owed(record: Record, handler: str, limits: Limits) -> bool:
     """
     step = record.step(Phase.RECOVER, handler)
     if step is not None:
-        if step.outcome is Outcome.MISSING:
-            return limits.has(handler)
-        cut_off = step.outcome in (Outcome.UNKNOWN, Outcome.ENDED)
-        return cut_off and handler in record.course.recover_again
+        return limits.has(handler) if step.outcome is Outcome.MISSING else record.cut_short(handler)
     return record.begun(handler) or (handler not in record.course.prepare and record.any_begun)
+
+
+def _tries(record: Record, handler: str) -> int:
+    step = record.step(Phase.RECOVER, handler)
+    return 0 if step is None else step.tries
 
 
 # ---- After a crash ----
@@ -265,3 +272,22 @@ def seconds_to_end(
     if seconds is None:
         return seconds_left(shown, now, limits.margin_seconds) or 0.0
     return seconds
+
+
+# ---- When NotBefore is moved ----
+
+
+def seconds_moved(  # noqa: PLR0917 - all that the time depends on
+    record: Record, step: Step, shown: Event, now: datetime, limits: Limits, spent_seconds: float
+) -> float | None:
+    """How long a handler has from now that prepares for so long already; None: as it was."""
+    there_is = seconds_left(shown, now, limits.margin_seconds)
+    course = record.course
+    late = not there_is and course.when_short is WhenShort.RUN
+    if there_is is None or late or course.acknowledge is Acknowledge.AT_ONCE:
+        return None
+    own = limits.handlers.get(step.handler)
+    if own is not None:
+        return min(max(0.0, own - spent_seconds), there_is)
+    later = [name for name in course.prepare if record.step(step.phase, name) is None]
+    return _share(there_is, later, limits.handlers)

@@ -49,6 +49,10 @@ class Ending(StrEnum):
     UNKNOWN = ""
 
 
+# It was tried, for as long as it might take, and is not done.
+IN_VAIN = (Outcome.FAILED, Outcome.LATE)
+
+
 class LineKind(StrEnum):
     """What a line of the journal says."""
 
@@ -75,6 +79,8 @@ class Step:
     handler: str
     outcome: Outcome
     why: str = ""
+    # How often it was tried to the end, and in vain.
+    tries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,9 @@ class Record:
 
     def not_done(self, phase: Phase) -> tuple[str, ...]:
         """The handlers of this phase that have ended otherwise than they should."""
-        good = (Outcome.DONE, Outcome.BEGUN)
+        # One that is at work may still do it; not so once the preparation is over.
+        over = phase is Phase.PREPARE and self.prepared
+        good = (Outcome.DONE,) if over else (Outcome.DONE, Outcome.BEGUN)
         return tuple(
             name
             for (of, name), step in self.steps.items()
@@ -155,6 +163,21 @@ class Record:
     def held(self) -> tuple[str, ...]:
         """The handlers of which that is so."""
         return tuple(name for name in self.course.recover if self.holds(name))
+
+    def cut_short(self, handler: str) -> bool:
+        """Whether the agent ended or died while this handler recovered, and it is to do so anew."""
+        step = self.step(Phase.RECOVER, handler)
+        if step is None or step.outcome is not Outcome.UNKNOWN:
+            # One that was told to end has ended: the next life of the agent goes on with it.
+            return step is not None and step.outcome is Outcome.ENDED
+        return handler in self.course.recover_again
+
+    def to_try_again(self, handler: str) -> bool:
+        """Whether the recover was tried in vain, and not yet often enough."""
+        step = self.step(Phase.RECOVER, handler)
+        if step is None or step.outcome not in IN_VAIN:
+            return False
+        return step.tries < self.course.recover_tries
 
     def needs(self, handler: str) -> bool:
         """Whether what this handler prepared must stay so, since the event is still to come."""
@@ -186,7 +209,8 @@ def begun(event: str, phase: Phase, handler: str) -> Line:
 def ended(event: str, step: Step) -> Line:
     """A handler has ended, or is not run at all."""
     row = {"kind": LineKind.ENDED, "event": event, "phase": step.phase, "handler": step.handler}
-    return {**row, "outcome": step.outcome, "why": step.why}
+    tries = {"tries": step.tries} if step.tries else {}
+    return {**row, "outcome": step.outcome, "why": step.why, **tries}
 
 
 def prepared(event: str) -> Line:
@@ -229,10 +253,13 @@ def add(records: Records, line: Line) -> None:
 def _next(record: Record, kind: LineKind, line: Line) -> Record:
     match kind:
         case LineKind.BEGUN | LineKind.ENDED:
-            step = _step(kind, line)
+            step = _step(record, kind, line)
             steps = {**record.steps, (step.phase, step.handler): step}
             if step.outcome is Outcome.NOT_BEGUN:
                 del steps[step.phase, step.handler]
+                if step.tries:
+                    # It is as it was after the try before.
+                    steps[step.phase, step.handler] = replace(step, outcome=Outcome.FAILED)
             return replace(record, steps=steps)
         case LineKind.PREPARED:
             return replace(record, prepared=True)
@@ -251,10 +278,15 @@ def _shown(line: Line) -> Event:
     return event
 
 
-def _step(kind: LineKind, line: Line) -> Step:
+def _step(record: Record, kind: LineKind, line: Line) -> Step:
     outcome = Outcome.BEGUN if kind is LineKind.BEGUN else Outcome(str(line["outcome"]))
-    phase = Phase(str(line["phase"]))
-    return Step(phase, str(line["handler"]), outcome, str(line.get("why", "")))
+    phase, handler = Phase(str(line["phase"])), str(line["handler"])
+    before = record.step(phase, handler)
+    tries = (before.tries if before is not None else 0) + (outcome in IN_VAIN)
+    told = line.get("tries", tries)
+    if not isinstance(told, int):
+        raise TypeError(told)
+    return Step(phase, handler, outcome, str(line.get("why", "")), told)
 
 
 def lines_of(record: Record) -> Iterator[Line]:
@@ -263,7 +295,8 @@ def lines_of(record: Record) -> Iterator[Line]:
     yield planned(record.event, record.vm, record.course)
     for step in record.steps.values():
         if step.outcome is Outcome.BEGUN:
-            yield begun(name, step.phase, step.handler)
+            # Those before this one count, too.
+            yield {**begun(name, step.phase, step.handler), "tries": step.tries}
         else:
             yield ended(name, step)
     if record.prepared:

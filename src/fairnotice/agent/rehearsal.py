@@ -38,7 +38,7 @@ def rehearse(event: Event, vm: str, course: Course, now: datetime, limits: Limit
     gives = False
     # Each handler is asked about once, then it is prepared, and acknowledged: before or after.
     for _ in range(len(course.prepare) + 2):
-        match decide(record, event, instant, limits, may_give=not gives):
+        match decide(record, event, instant, limits, may_retry=not gives):
             case Run(phase, handler, _):
                 record = _with(record, Step(phase, handler, Outcome.DONE))
                 instant += timedelta(seconds=limits.handlers.get(handler, 0.0))

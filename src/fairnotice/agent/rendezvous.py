@@ -33,7 +33,7 @@ class Rendezvous(Protocol):
         ...
 
     def leave(self, event: Event, vm: str) -> None:
-        """Take it back, when the event is over."""
+        """Take it back, when the event is gone. Taking it back twice is as good as once."""
         ...
 
 
@@ -120,8 +120,12 @@ class SharedDirectory:
 
     def leave(self, event: Event, vm: str) -> None:
         """Take the file away; the last one takes the folder with it."""
+        file = self._file(event, vm)
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            raise RendezvousFailed(f"{file} cannot be taken away: {error}.") from error
         with suppress(OSError):
-            self._file(event, vm).unlink(missing_ok=True)
             self._folder(event).rmdir()
 
 

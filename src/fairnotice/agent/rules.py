@@ -14,6 +14,7 @@ from fairnotice.words import EventType
 
 # Up to so long a Freeze is not worth a drain, unless a rule says how long it has to be.
 SHORT_FREEZE_SECONDS = 10
+RECOVER_TRIES = 5
 
 
 class Acknowledge(StrEnum):
@@ -106,6 +107,9 @@ class Course:
     tells: tuple[str, ...] = ()
     # Handlers that let work in again, which waits until all the others are recovered.
     gates: tuple[str, ...] = ()
+
+    # A recover that fails is tried so often in all.
+    recover_tries: int = RECOVER_TRIES
 
     @property
     def called(self) -> str:

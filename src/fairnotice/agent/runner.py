@@ -5,25 +5,25 @@ import threading
 from datetime import datetime
 from typing import Protocol
 
-from fairnotice.agent import leader, plan
+from fairnotice.agent import plan
 from fairnotice.agent import records as law
 from fairnotice.agent.handlers.handler import Call
 from fairnotice.agent.handlers.marks import Mark, Trace
-from fairnotice.agent.leader import Say, Verdict
+from fairnotice.agent.leader import Say
+from fairnotice.agent.meeting import Meeting
 from fairnotice.agent.plan import GiveGoAhead, Gone, Over, PassOver, Prepared, Run, Wait
 from fairnotice.agent.records import Ending, Outcome, Phase, Record, Step
-from fairnotice.agent.rules import Leader
 from fairnotice.agent.workshop import Workshop, log
 from fairnotice.client.document import Event
 from fairnotice.errors import (
     Away,
     ClientError,
     HandlerFailed,
-    RendezvousFailed,
     RequestRefused,
     Unavailable,
     UsageError,
 )
+from fairnotice.words import EventStatus
 
 # A handler that was told to end has so long for it; then the plan goes on without it.
 ENDING_SECONDS = 3.0
@@ -33,6 +33,11 @@ LOOK_SECONDS = 0.1
 # Between two tries to give the go-ahead, and between two looks who else is ready.
 AGAIN_SECONDS = 1.0
 AGAIN_SECONDS_MAX = 10.0
+# Between two tries of a recover: so many times longer after each, up to the most.
+RECOVER_FACTOR = 5
+RECOVER_SECONDS_MAX = 300.0
+# For so long nobody else has a handler that did not end when it had to.
+STUCK_SECONDS = 60.0
 BAD_REQUEST = 400
 
 
@@ -56,16 +61,17 @@ class Runner(threading.Thread):
         self._shop = shop
         self._service = service
         self._event = name
-        # Of the handler that is running: set when it must end now.
-        self._stopping: threading.Event | None = None
-        self._phase = Phase.PREPARE
-        self._deadline = 0.0
-        self._mark: Mark | None = None
+        # What the handler that is running was told, since when, and for which NotBefore.
+        self._call: Call | None = None
+        self._begun_at = 0.0
+        self._not_before: datetime | None = None
+        self._finished: threading.Event | None = None
         # On the monotonic clock: when the go-ahead may be tried again.
         self._again_at = 0.0
         self._tries = 0
-        self._all_ready_at: float | None = None
-        self._said_ready = False
+        self._meeting = Meeting(shop)
+        # On the same clock: when it may be tried again to take back that this VM is ready.
+        self._leave_at = 0.0
         # Whether the event was shown in this life of the agent.
         self._was_shown = False
 
@@ -73,14 +79,38 @@ class Runner(threading.Thread):
 
     def look(self) -> None:
         """The document is another one: a handler that prepares for what is gone must end."""
-        gone = self._shop.shown(self._event) is None
-        if gone and self._phase is Phase.PREPARE and self._stopping is not None:
-            self._stopping.set()
+        shown = self._shop.shown(self._event)
+        if shown is None:
+            self._meeting.stopping.set()
+        elif not self._shop.ending.is_set():
+            self._meeting.stopping.clear()
+        if self._call is None or self._call.phase != Phase.PREPARE:
+            return
+        if shown is None:
+            self._call.stopping.set()
+        elif shown.status == EventStatus.SCHEDULED and shown.not_before != self._not_before:
+            self._not_before = shown.not_before
+            self._move(self._call, shown)
+
+    def _move(self, call: Call, shown: Event) -> None:
+        """NotBefore was moved: the handler that prepares has more time, or less."""
+        record = self._shop.journal.records[self._event]
+        step, now = record.cut_off, call.clock.monotonic()
+        if step is None:
+            return
+        seconds = plan.seconds_moved(
+            *(record, step, shown, self._service.now(), self._shop.limits), now - self._begun_at
+        )
+        if seconds is not None:
+            call.deadline = now + seconds
+            told = (self._event, step.handler, seconds)
+            log.info("event %s: NotBefore was moved, and %s has %.0f s from now", *told)
 
     def stop(self) -> None:
         """The agent ends, and whatever runs with it."""
-        if self._stopping is not None:
-            self._stopping.set()
+        self._meeting.stopping.set()
+        if self._call is not None:
+            self._call.stopping.set()
 
     # ---- The thread itself ----
 
@@ -101,6 +131,7 @@ class Runner(threading.Thread):
     def _next(self) -> bool:
         """Do the next thing; whether there may be more."""
         shop = self._shop
+        self._leave()
         with shop.changed:
             record = shop.journal.records[self._event]
             if record.over or shop.ending.is_set():
@@ -110,27 +141,43 @@ class Runner(threading.Thread):
             lost = record.cut_off
             if lost is None:
                 action = self._decide(record, shown)
-                waits = isinstance(action, Wait) or (
-                    isinstance(action, Run) and not shop.take(action.handler)
-                )
-                if waits:
+                if self._has_to_wait(action):
                     self._wait(seen)
                     return True
-                self._note(action)
+                call = self._note(action, record, shown)
             else:
-                self._find_again(lost, record, shown)
-        if lost is not None:
-            self._take_up(lost, record, shown or record.event)
+                call = self._find_again(lost, record, shown)
+        if lost is not None and call is not None:
+            self._take_up(lost, call)
             return True
         match action:
-            case Run():
-                self._run(action, record, shown or record.event)
+            case Run() if call is not None:
+                self._run(action, call)
             case GiveGoAhead():
                 assert shown is not None, "only what is shown can be acknowledged"
                 self._go_ahead(record, shown)
-            case Over():
-                self._leave(record)
         return True
+
+    def _leave(self) -> None:
+        """Before anything is recovered: be none of those who are ready, if that can be."""
+        with self._shop.changed:
+            record = self._shop.journal.records[self._event]
+        if not record.gone or self._meeting.left:
+            return
+        now = self._shop.clock.monotonic
+        if now() >= self._leave_at and not self._meeting.leave(record):
+            self._leave_at = now() + AGAIN_SECONDS
+
+    def _has_to_wait(self, action: plan.Action) -> bool:
+        match action:
+            case Wait():
+                return True
+            case Run():
+                return not self._shop.take(action.handler)
+            case Over():
+                # While it counts as ready somebody has to take that back.
+                return not self._meeting.left
+        return False
 
     def _decide(self, record: Record, shown: Event | None) -> plan.Action:
         return plan.decide(
@@ -139,14 +186,14 @@ class Runner(threading.Thread):
             self._service.now(),
             self._shop.limits,
             self._shop.others(self._event),
-            may_give=self._shop.clock.monotonic() >= self._again_at,
+            may_retry=self._shop.clock.monotonic() >= self._again_at,
         )
 
-    def _note(self, action: plan.Action) -> None:
+    def _note(self, action: plan.Action, record: Record, shown: Event | None) -> Call | None:
         """Write down what is going to be done, or what there is to know."""
         match action:
             case Run():
-                self._begin(action)
+                return self._begin(action, record, shown)
             case PassOver(step):
                 self._shop.write(law.ended(self._event, step))
             case Prepared():
@@ -155,6 +202,7 @@ class Runner(threading.Thread):
                 self._shop.write(law.gone(self._event, self._ending()))
             case Over():
                 self._shop.write(law.over(self._event))
+        return None
 
     def _ending(self) -> Ending:
         record = self._shop.journal.records[self._event]
@@ -163,42 +211,39 @@ class Runner(threading.Thread):
     def _wait(self, seen: int) -> None:
         """Until something is new, or the go-ahead may be tried again."""
         shop = self._shop
-        left = self._again_at - shop.clock.monotonic()
+        now = shop.clock.monotonic()
+        later = [at - now for at in (self._again_at, self._leave_at) if at > now]
         shop.changed.wait_for(
-            lambda: shop.news != seen or shop.ending.is_set(), left if left > 0 else None
+            lambda: shop.news != seen or shop.ending.is_set(), min(later, default=None)
         )
 
     # ---- Handlers ----
 
-    def _begin(self, action: Run) -> None:
+    def _begin(self, action: Run, record: Record, shown: Event | None) -> Call:
         shop = self._shop
-        self._stopping, self._phase = threading.Event(), action.phase
-        self._deadline = shop.clock.monotonic() + action.seconds
-        self._mark = shop.promised(self._event, action.phase, action.handler)
+        mark = shop.promised(self._event, action.phase, action.handler)
+        call = self._called(action.phase, action.seconds, record, shown, mark)
         try:
             shop.write(law.begun(self._event, action.phase, action.handler))
-        except Unavailable:
+        except BaseException:
             # What cannot be written down is not begun.
             self._let_go(action.handler)
             raise
+        return call
 
-    def _run(self, action: Run, record: Record, event: Event) -> None:
-        outcome, why = self._carried_out(action.handler, self._call(action.phase, record, event))
-        self._note_end(Step(action.phase, action.handler, outcome, why))
-
-    def _call(self, phase: Phase, record: Record, event: Event) -> Call:
-        assert self._stopping is not None, "it was begun"
+    def _called(
+        self, phase: Phase, seconds: float, record: Record, shown: Event | None, mark: Mark | None
+    ) -> Call:
         clock = self._shop.clock
-        return Call(
-            event,
-            record.vm,
-            phase,
-            self._deadline,
-            clock,
-            self._stopping,
-            self._mark,
-            self._shop.journal.records[self._event].ended,
-        )
+        self._begun_at = clock.monotonic()
+        self._not_before = shown.not_before if shown is not None else None
+        told = (shown or record.event, record.vm, phase, self._begun_at + seconds)
+        self._call = call = Call(*told, clock, threading.Event(), mark, record.ended)
+        return call
+
+    def _run(self, action: Run, call: Call) -> None:
+        outcome, why = self._carried_out(action.handler, call)
+        self._note_end(Step(action.phase, action.handler, outcome, why))
 
     def _note_end(self, step: Step) -> None:
         """Write down what came of a handler, for as long as it takes, and let others have it."""
@@ -210,33 +255,53 @@ class Runner(threading.Thread):
                 except Unavailable as error:
                     log.error("event %s: %s", self._event, error)
                 else:
+                    self._retry_later(step)
                     self._let_go(step.handler)
                     return
             if shop.ending.wait(AGAIN_SECONDS):
                 return
 
+    def _retry_later(self, step: Step) -> None:
+        """Leave a recover that failed some time before it is tried again."""
+        if self._shop.journal.records[self._event].to_try_again(step.handler):
+            tries = self._shop.journal.records[self._event].steps[step.phase, step.handler].tries
+            self._later(min(AGAIN_SECONDS * RECOVER_FACTOR ** (tries - 1), RECOVER_SECONDS_MAX))
+
     def _let_go(self, handler: str) -> None:
-        if self._mark is not None:
-            self._mark.close()
-        self._stopping = self._mark = None
-        self._shop.give_back(handler)
+        """Let others have the handler, when it has ended in truth."""
+        if self._call is not None and self._call.mark is not None:
+            self._call.mark.close()
+        finished, self._finished = self._finished, None
+        self._call = None
+        if finished is None or finished.is_set():
+            self._shop.give_back(handler)
+            return
+        late = threading.Thread(
+            target=self._give_back_late, args=(handler, finished), name=f"late {handler}"
+        )
+        late.daemon = True
+        late.start()
+
+    def _give_back_late(self, handler: str, finished: threading.Event) -> None:
+        if not finished.wait(STUCK_SECONDS):
+            log.error("handler %s: it does not end, and is used all the same", handler)
+        with self._shop.changed:
+            self._shop.give_back(handler)
 
     # ---- What an earlier life of the agent has begun ----
 
-    def _find_again(self, lost: Step, record: Record, shown: Event | None) -> None:
+    def _find_again(self, lost: Step, record: Record, shown: Event | None) -> Call:
         """Be where the agent was when it died; with shop.changed held."""
         shop = self._shop
-        now = self._service.now()
-        self._stopping, self._phase = threading.Event(), lost.phase
-        seconds = plan.seconds_to_end(record, lost, shown, now, shop.limits)
-        self._deadline = shop.clock.monotonic() + seconds
-        self._mark = shop.left(self._event, lost.phase, lost.handler)
+        seconds = plan.seconds_to_end(record, lost, shown, self._service.now(), shop.limits)
+        mark = shop.left(self._event, lost.phase, lost.handler)
+        call = self._called(lost.phase, seconds, record, shown, mark)
         if shown is None and lost.phase is Phase.PREPARE:
-            self._stopping.set()
+            call.stopping.set()
+        return call
 
-    def _take_up(self, lost: Step, record: Record, event: Event) -> None:
+    def _take_up(self, lost: Step, call: Call) -> None:
         """Go on with it, if the handler knows how; write down that nobody knows, if not."""
-        call = self._call(lost.phase, record, event)
         match self._trace(lost.handler, call):
             case Trace.KNOWN:
                 log.info(
@@ -268,28 +333,30 @@ class Runner(threading.Thread):
         if name not in self._shop.handlers:
             return Outcome.MISSING, "the configuration has no such handler any more"
         came: list[tuple[Outcome, str]] = []
-        finished = threading.Event()
+        self._finished = finished = threading.Event()
         work = threading.Thread(
-            target=self._work,
+            target=self._do,
             args=(name, call, came, finished),
             name=f"handler {name}",
             daemon=True,
         )
         work.start()
+        late = False
         while not finished.wait(min(LOOK_SECONDS, call.remaining_seconds() + LATE_SECONDS)):
             if call.stopping.is_set():
                 finished.wait(ENDING_SECONDS)
                 break
             if call.clock.monotonic() > call.deadline + LATE_SECONDS:
                 call.stopping.set()
+                late = True
                 break
         if not came:
             return Outcome.LATE, "it did not end, and the plan went on without it"
         outcome, why = came[0]
-        stopped = outcome is Outcome.FAILED and call.stopping.is_set()
+        stopped = outcome is Outcome.FAILED and call.stopping.is_set() and not late
         return (Outcome.ENDED if stopped else outcome), why
 
-    def _work(
+    def _do(
         self, name: str, call: Call, came: list[tuple[Outcome, str]], finished: threading.Event
     ) -> None:
         handler = self._shop.handlers[name]
@@ -307,7 +374,7 @@ class Runner(threading.Thread):
     # ---- The go-ahead ----
 
     def _go_ahead(self, record: Record, event: Event) -> None:
-        verdict = self._verdict(record, event)
+        verdict = self._meeting.verdict(record, event)
         if verdict.say is Say.WAIT:
             with self._shop.changed:
                 self._shop.hold_up(self._event, verdict.why)
@@ -316,31 +383,6 @@ class Runner(threading.Thread):
             self._settle(verdict.why)
         else:
             self._give(event)
-
-    def _verdict(self, record: Record, event: Event) -> Verdict:
-        shop = self._shop
-        alone = len(event.resources) <= 1
-        if record.course.leader is not Leader.RENDEZVOUS or alone:
-            return leader.verdict(record.course.leader, event, record.vm)
-        if shop.rendezvous is None:
-            return Verdict(Say.WAIT, "the configuration has no [rendezvous] any more")
-        try:
-            if not self._said_ready:
-                shop.rendezvous.ready(event, record.vm)
-                self._said_ready = True
-            ready = shop.rendezvous.who(event)
-        except RendezvousFailed as error:
-            return Verdict(Say.WAIT, str(error))
-        now = shop.clock.monotonic()
-        lacking = leader.missing(event, ready)
-        # What somebody swept away is said again.
-        self._said_ready = not any(name.casefold() == record.vm.casefold() for name in lacking)
-        if lacking:
-            self._all_ready_at = None
-        elif self._all_ready_at is None:
-            self._all_ready_at = now
-        since = 0.0 if self._all_ready_at is None else now - self._all_ready_at
-        return leader.verdict_at_rendezvous(event, record.vm, ready, since, shop.takeover_seconds)
 
     def _give(self, event: Event) -> None:
         try:
@@ -368,13 +410,3 @@ class Runner(threading.Thread):
         with self._shop.changed:
             self._shop.write(law.acknowledged(self._event, how))
             self._shop.hold_up(self._event, "")
-
-    def _leave(self, record: Record) -> None:
-        """Take back that this VM is ready: nobody comes to this event again."""
-        shop = self._shop
-        if shop.rendezvous is None or record.course.leader is not Leader.RENDEZVOUS:
-            return
-        try:
-            shop.rendezvous.leave(record.event, record.vm)
-        except RendezvousFailed as error:
-            log.warning("event %s: %s", self._event, error)

@@ -5,6 +5,7 @@ last read, for `fairnotice agent status`.
 """
 
 import json
+import logging
 import os
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +17,7 @@ from fairnotice.agent.records import Record
 from fairnotice.errors import Unavailable
 
 FILE = "status.json"
+_LOG = logging.getLogger("fairnotice.agent")
 
 
 class StatusFile:
@@ -52,8 +54,12 @@ class ReadyFile:
                 return
             self._there = True if _replaced(self._path, f"{os.getpid()}\n") else None
             return
-        with suppress(FileNotFoundError):
-            self._path.unlink()
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            # No plan may depend on it; but whoever looks at it is deceived.
+            if self._there is not False:
+                _LOG.error("ready_file %s cannot be taken away: %s", self._path, error.strerror)
         self._there = False
 
 

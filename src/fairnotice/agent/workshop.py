@@ -72,7 +72,14 @@ class Workshop:
 
     def _append(self, line: Line) -> None:
         self.journal.append(line)
-        self._told(line)
+        self._tell(line)
+
+    def _tell(self, line: Line) -> None:
+        try:
+            self._told(line)
+        except Exception:
+            # It is on disk, and so is done: what is told of it stops no plan half way.
+            log.exception("event %s: a fault of the agent", line["event"])
 
     def _recover_with(self, line: Line) -> None:
         """What was recovered for one event is so for those for which it had failed before."""
@@ -99,7 +106,7 @@ class Workshop:
             log.log(level, "event %s: the go-ahead waits (%s)", name, why)
         else:
             del self.waits[name]
-        self._told({"kind": WAITS, "event": name})
+        self._tell({"kind": WAITS, "event": name})
 
     def wake(self) -> None:
         """Let every plan look again."""
@@ -227,6 +234,8 @@ def said(line: Line, record: Record) -> tuple[int, str]:
 
 def _said_of_end(line: Line, record: Record, sentence: str) -> tuple[int, str]:
     handler, outcome = str(line["handler"]), line["outcome"]
+    if line["phase"] == Phase.RECOVER and record.to_try_again(handler):
+        return logging.WARNING, f"{sentence}; it is tried again"
     if line["phase"] == Phase.RECOVER and handler in record.unrecovered:
         what = f"fairnotice agent recovered {record.event.id}"
         return logging.ERROR, f"{sentence}; it is NOT recovered: see to it, then say so: {what}"

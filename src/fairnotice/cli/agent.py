@@ -185,7 +185,7 @@ def show_status(options: argparse.Namespace) -> int:
     told = status.read(folder)
     records = journal.read(folder).values()
     rows = [status.row(one, told) for one in records if options.all or not one.over]
-    runs = agent_runs(told)
+    runs = agent_runs(folder, told)
     if options.json:
         print(json.dumps({"runs": runs, "agent": told, "plans": rows}, indent=2))
         return exits.DONE

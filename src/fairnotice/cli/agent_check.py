@@ -72,7 +72,8 @@ def _doubts(config: "Config") -> list[str]:
     except Unavailable as error:
         return [str(error), *doubts(config, runs=True)]
     live = [one for one in records.values() if not one.over]
-    return [*doubts(config, runs=agent_runs(told)), *daemon.missing_handlers(live, config)]
+    runs = agent_runs(config.state, told)
+    return [*doubts(config, runs=runs), *daemon.missing_handlers(live, config)]
 
 
 def _dry_run(config: "Config") -> tuple[list[str], list[dict[str, Any]]]:

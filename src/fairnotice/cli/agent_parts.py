@@ -54,9 +54,17 @@ def unreachable(error: ClientError, more: str = "") -> CommandFailed:
     return CommandFailed(str(error) + more, exits.UNREACHABLE if away else exits.REFUSED)
 
 
-def agent_runs(told: dict[str, Any] | None) -> bool:
-    """Whether the agent lives that said this of itself."""
-    return told is not None and told.get("doing") != "ended" and _lives(told.get("pid"))
+def agent_runs(folder: Path, told: dict[str, Any] | None) -> bool:
+    """Whether the agent lives that said this of itself.
+
+    Somebody holds the lock; where that cannot be seen, by the number of the process.
+    """
+    from fairnotice.agent import journal  # noqa: PLC0415 - as above
+
+    if told is None or told.get("doing") == "ended":
+        return False
+    held = journal.is_held(folder)
+    return _lives(told.get("pid")) if held is None else held
 
 
 def _lives(pid: object) -> bool:

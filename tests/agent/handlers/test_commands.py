@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from fairnotice.errors import HandlerFailed
-from tests.agent.handlers.calls import FREEZE, REBOOT, after, call, gone, made
+from tests.agent.handlers.calls import CLOCK, FREEZE, REBOOT, after, call, gone, made
 
 
 def sh(key, script):
@@ -90,6 +90,32 @@ def test_a_command_ends_when_it_is_told_to():
         ).prepare(call(60, stopping=stopping))
 
 
+@pytest.mark.parametrize(("first", "then", "ends"), [(60.0, 0.5, False), (0.5, 60.0, True)])
+def test_the_deadline_of_a_command_may_be_moved(tmp_path, first, then, ends):
+    """It is ended by the new one, earlier or later than it was told."""
+    told = call(first)
+    script = f"touch {tmp_path}/up; until test -e {tmp_path}/go; do sleep 0.02; done"
+    command = made("kind = 'command'\n" + sh("prepare", script))
+
+    def move():
+        while not (tmp_path / "up").exists():
+            told.wait(0.01)
+        told.deadline = CLOCK.monotonic() + then
+        if ends:
+            # Longer than it was to have at first.
+            threading.Event().wait(1.0)
+            (tmp_path / "go").touch()
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    if ends:
+        command.prepare(told)
+    else:
+        with pytest.raises(HandlerFailed, match="its time was over"):
+            command.prepare(told)
+    mover.join()
+
+
 def test_what_a_command_leaves_running_lives_on(tmp_path):
     """A service that it starts is nobody's business here, though it holds the output."""
     script = f"sleep 60 & echo $! > {tmp_path}/service"
@@ -123,6 +149,27 @@ def test_half_a_checkpoint_is_not_restored(tmp_path):
         checkpoint.prepare(call())
     checkpoint.recover(after())
     assert not (tmp_path / "restored").exists()
+
+
+def test_a_restore_that_failed_may_be_tried_again(tmp_path):
+    """For its own event; after another one, the newer checkpoint alone is restored."""
+    toml = (
+        "kind = 'checkpoint'\nsave = ['true']\n"
+        f"restore = ['sh', '-c', 'echo restored >> {tmp_path}/job; test -e {tmp_path}/up']\n"
+    )
+    made(toml, tmp_path).prepare(call())
+    with pytest.raises(HandlerFailed):
+        made(toml, tmp_path).recover(after())
+    (tmp_path / "up").touch()
+    made(toml, tmp_path).recover(after())
+    made(toml, tmp_path).recover(after())
+    assert (tmp_path / "job").read_text() == "restored\n" * 2
+    made(toml, tmp_path).prepare(call())
+    made(toml, tmp_path).prepare(call(event=FREEZE))
+    made(toml, tmp_path).recover(after(event=FREEZE))
+    assert (tmp_path / "job").read_text() == "restored\n" * 3
+    made(toml, tmp_path).recover(after())
+    assert (tmp_path / "job").read_text() == "restored\n" * 3
 
 
 def replica(directory):

@@ -34,18 +34,16 @@ class Checkpoint(processes.Runs):
     def prepare(self, call: Call) -> None:
         """Save; noted afterwards, because half a checkpoint is none."""
         self._run(self._save, call)
+        # The newest counts: an older one that could not be restored is not restored after this.
+        self._notes.forget()
         self._notes.hold(call.event.id, _THING, "not saved")
 
     def recover(self, call: Call) -> None:
-        """Restore what was saved."""
-        try:
-            saved = _THING in self._notes.things(call.event.id) or processes.was_begun(call)
-            if self._restore and saved:
-                self._run(self._restore, call)
-        finally:
-            # What failed is told, and not restored after another event, when it is old. Cut off by
-            # the agent's own end it is still noted.
-            self._notes.release(call.event.id)
+        """Restore what was saved; noted until that is done, because it may be tried again."""
+        saved = _THING in self._notes.things(call.event.id) or processes.was_begun(call)
+        if self._restore and saved:
+            self._run(self._restore, call)
+        self._notes.release(call.event.id)
 
     def _run(self, command: tuple[str, ...], call: Call) -> None:
         seconds = str(int(processes.until_term(call, self._grace_seconds)))

@@ -13,7 +13,8 @@ An agent that died while a handler was at work asks it in its next life what bec
 """
 
 import threading
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from fairnotice.agent.handlers.marks import Mark, Trace
 from fairnotice.client.document import Event, one_line
@@ -24,13 +25,15 @@ RECOVER = "recover"
 CANCELED = "canceled"
 
 
-class Call(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Call:
     """What a handler is told."""
 
     event: Event
     vm: str
     phase: str
-    # On the clock's monotonic; the plan goes on without the handler afterwards.
+    # On the clock's monotonic; the plan goes on without the handler afterwards. It moves while the
+    # handler runs, if NotBefore does: whoever waits looks at it again.
     deadline: float
     clock: Clock
     # Set when the handler must end now: the event is gone, or the agent ends.

@@ -6,6 +6,7 @@ these. So whatever may block is done by a thread, and is left to itself when the
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from fairnotice.agent.handlers.handler import Call
@@ -28,16 +29,18 @@ class Again(Exception):
         self.pause_seconds = pause_seconds
 
 
-class _Work(Generic[Answer]):
-    """What the thread does, and what came of it."""
+class Work(Generic[Answer]):
+    """What a thread does from now on, and what came of it."""
 
-    def __init__(self, work: Callable[[], Answer]) -> None:
+    def __init__(self, work: Callable[[], Answer], what: str) -> None:
         self._work = work
+        self._what = what
         self._answers: list[Answer] = []
         self._error: BaseException | None = None
         self.ended = threading.Event()
+        threading.Thread(target=self._do, daemon=True, name=what).start()
 
-    def do(self) -> None:
+    def _do(self) -> None:
         """Do it, and keep what came of it."""
         try:
             self._answers.append(self._work())
@@ -46,8 +49,11 @@ class _Work(Generic[Answer]):
             self._error = error
         self.ended.set()
 
-    def answer(self) -> Answer:
-        """What came of it."""
+    def answer(self, call: Call) -> Answer:
+        """What came of it; HandlerFailed where the call's time is over before."""
+        while not self.ended.wait(min(_LOOK_SECONDS, call.remaining_seconds())):
+            if not call.going_on():
+                raise _not_ended(self._what, call)
         if self._error is not None:
             raise self._error
         return self._answers[0]
@@ -55,15 +61,13 @@ class _Work(Generic[Answer]):
 
 def within(call: Call, work: Callable[[], Answer], what: str) -> Answer:
     """What the work returns or raises; HandlerFailed where the call's time is over before."""
-    doing = _Work(work)
-    if call.going_on():
-        threading.Thread(target=doing.do, daemon=True, name=what).start()
-        while not doing.ended.wait(min(_LOOK_SECONDS, call.remaining_seconds())):
-            if not call.going_on():
-                break
-    if not doing.ended.is_set():
-        raise HandlerFailed(f"{what} did not end: {call.why_ended()}.")
-    return doing.answer()
+    if not call.going_on():
+        raise _not_ended(what, call)
+    return Work(work, what).answer(call)
+
+
+def _not_ended(what: str, call: Call) -> HandlerFailed:
+    return HandlerFailed(f"{what} did not end: {call.why_ended()}.")
 
 
 def keep_trying(call: Call, work: Callable[[], Answer], what: str) -> Answer:
@@ -102,4 +106,4 @@ def tls(ca_file: str | None) -> "SSLContext":
 
 def at_most(call: Call, seconds: float) -> Call:
     """The same call with a deadline so many seconds from now, if its own is not before."""
-    return call._replace(deadline=min(call.deadline, call.clock.monotonic() + seconds))
+    return replace(call, deadline=min(call.deadline, call.clock.monotonic() + seconds))

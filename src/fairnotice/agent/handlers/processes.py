@@ -18,7 +18,7 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from fairnotice.agent.handlers.handler import Call, Handler
@@ -102,9 +102,8 @@ def _run(  # noqa: PLR0917 - what `run` is told
     mark: Mark | None,
 ) -> tuple[int, str]:
     """Its code, and what it said last; HandlerFailed where it could not end by itself."""
-    kill_at = call.deadline - _kill_seconds(call.remaining_seconds())
-    patience = until_term(call, grace_seconds)
-    term_at = call.clock.monotonic() + patience
+    left, patience = call.remaining_seconds(), until_term(call, grace_seconds)
+    kill_before, term_before = _kill_seconds(left), left - patience
     process = _left(command, mark)
     if process is None:
         if not call.going_on():
@@ -112,9 +111,10 @@ def _run(  # noqa: PLR0917 - what `run` is told
         told = {"FAIRNOTICE_REMAINING_SECONDS": str(int(patience)), **environment}
         whole = {**os.environ, **call.environment(), **told}
         process = _started(command, whole, directory, mark)
-    if not _ended_by(process, call, term_at, heed_stopping=True):
+    if not _ended_by(process, call, lambda: call.deadline - term_before, heed_stopping=True):
         why = "it was told to end" if call.stopping.is_set() else "its time was over"
-        _end(process, call, min(kill_at, call.clock.monotonic() + grace_seconds))
+        kill_at = min(call.deadline - kill_before, call.clock.monotonic() + grace_seconds)
+        _end(process, call, kill_at)
         raise Ended(f"{command[0]} was ended: {why}{_quoted(process.said())}.")
     code = process.code()
     if code is not None:
@@ -300,10 +300,12 @@ def _spawned(
     )
 
 
-def _ended_by(process: _Process, call: Call, instant: float, *, heed_stopping: bool) -> bool:
+def _ended_by(
+    process: _Process, call: Call, instant: Callable[[], float], *, heed_stopping: bool
+) -> bool:
     """Whether it has ended by this instant; no later than when it must, if that is to be heeded."""
     while True:
-        left = instant - call.clock.monotonic()
+        left = instant() - call.clock.monotonic()
         if left <= 0 or (heed_stopping and call.stopping.is_set()):
             return process.ended_within(0)
         if process.ended_within(min(left, _LOOK_SECONDS)):
@@ -313,7 +315,7 @@ def _ended_by(process: _Process, call: Call, instant: float, *, heed_stopping: b
 def _end(process: _Process, call: Call, kill_at: float) -> None:
     """TERM, and KILL for what is left of the group then."""
     process.signal(force=False)
-    _ended_by(process, call, kill_at, heed_stopping=False)
+    _ended_by(process, call, lambda: kill_at, heed_stopping=False)
     process.signal(force=True)
     # Whoever is stuck in the system's core cannot be waited for; its parent buries it later.
     process.ended_within(_KILL_SECONDS)
