@@ -8,7 +8,7 @@
     │   ├── StoreInUse          another process holds the database
     │   ├── LeadLost            another control plane has taken over; this one's word is old
     │   ├── JournalMoved        the journal holds what this process does not know of
-    │   ├── AgentRuns           in a VM: another agent holds the journal
+    │   ├── AgentRuns           in a VM: another agent is at work
     │   ├── JournalDamaged      in a VM: the agent's journal says less than was done
     │   └── RendezvousFailed    in a VM: where the VMs of an event meet cannot be reached
     ├── ClientError           in a VM: the metadata service did not give what it was asked for

@@ -358,12 +358,17 @@ def test_what_is_recovered_for_a_later_event_is_so_for_the_earlier_one(tmp_path,
     assert step.why == f"with event {second.id}"
 
 
-def test_the_second_agent_says_so_and_exits(home, cloud):
-    """One is enough; the first goes on."""
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [("vm", "An agent runs here already"), ("another", "Another agent of this VM acts on")],
+)
+def test_the_second_agent_says_so_and_exits(home, cloud, folder, said):
+    """One is enough, wherever each has its journal; the first goes on."""
     with thread(home, cloud.url_for("web-0")):
         watching(home, cloud)
+        other = home if folder == "vm" else Home(home.folder.parent / folder)
         second = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "fairnotice", "agent", "run", "--config", str(home.config)],
+            [sys.executable, "-m", "fairnotice", "agent", "run", "--config", str(other.config)],
             env=cloud.environment("web-0"),
             capture_output=True,
             text=True,
@@ -371,7 +376,7 @@ def test_the_second_agent_says_so_and_exits(home, cloud):
             timeout=20,
         )
         assert second.returncode == 1
-        assert "An agent runs here already" in second.stderr
+        assert said in second.stderr
         cloud.vm("web-0").restart()
         cloud.wait_until(lambda: cloud.approvals)
 

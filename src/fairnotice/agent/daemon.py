@@ -7,7 +7,7 @@ Whoever ends it, politely or not, leaves prepared what is prepared: the journal 
 import logging
 import threading
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 
 from fairnotice.agent import by_hand, rendezvous, status, workshop
@@ -16,6 +16,7 @@ from fairnotice.agent.handlers import registry
 from fairnotice.agent.handlers.handler import Handler
 from fairnotice.agent.journal import Journal
 from fairnotice.agent.metrics import Numbers, Page
+from fairnotice.agent.one_per_vm import Place
 from fairnotice.agent.plan import Limits, withheld
 from fairnotice.agent.records import Line, LineKind, Outcome, Record
 from fairnotice.agent.runner import ENDING_SECONDS, Runner
@@ -200,6 +201,8 @@ class Agent:
             log.warning("the metadata service answers again")
             self._trouble = ""
         if first:
+            # Before anything is begun: it is for good, and ends the agent where another acts.
+            self._stack.enter_context(closing(Place(self._client.url)))
             log.info("watching %s as %s", self._client.url, self._vm)
             self._say_what_was_left()
         if not self._took_in(document) and not self._behind.is_set():
