@@ -439,7 +439,10 @@ def test_systemd_is_told(tmp_path, monkeypatch, home, cloud):
         assert systemd.recv(100) == b"STOPPING=1"
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None and "CI" not in os.environ,
+    reason="systemd-analyze is not installed",
+)
 def test_the_unit_is_one(tmp_path):
     """`systemd-analyze verify` finds no fault with it, and does with one that has a wrong key."""
     unit = (ROOT / "deploy" / "fairnotice-agent.service").read_text("utf-8")
@@ -448,7 +451,7 @@ def test_the_unit_is_one(tmp_path):
         path = tmp_path / "fairnotice-agent.service"
         path.write_text(text)
         ran = subprocess.run(  # noqa: S603 - our own unit
-            [shutil.which("systemd-analyze"), "verify", str(path)],
+            ["systemd-analyze", "verify", str(path)],  # noqa: S607 - whichever there is
             capture_output=True,
             text=True,
             check=False,
