@@ -169,6 +169,26 @@ def test_the_test_in_the_readme_passes():
         names["test_it_drains_then_gives_the_go_ahead"](cloud)
 
 
+def test_the_client_in_the_readme_approves_what_is_its_own():
+    """And leaves alone what is announced to its neighbour, which it sees as well."""
+    with Cloud() as cloud:
+        program = subprocess.Popen(  # noqa: S603 - our own page
+            [sys.executable, "-u", "-c", readme_block("Inside a VM")],
+            env=cloud.environment("web-0"),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            others, own = cloud.vm("web-1").restart(), cloud.vm("web-0").restart()
+            cloud.wait_until(lambda: own.approved_by == "web-0", seconds=30)
+            assert set(cloud.seen_by("web-0")) == {others, own}
+            assert [approval.event for approval in cloud.approvals] == [own.id]
+        finally:
+            program.terminate()
+            said, _ = program.communicate()
+    assert "Reboot" in said
+
+
 # ---- SPECIFICATION ----
 
 
