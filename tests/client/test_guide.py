@@ -58,7 +58,7 @@ def test_the_program_with_a_loop(restarted):
     """It approves, and ends when that is over."""
     names = {}
     exec(compile(ASYNCIO, "client.md", "exec"), names)  # noqa: S102 - our own page
-    asyncio.run(names["approve_everything"]())
+    asyncio.run(names["approve_own"]())
     assert restarted.approved_by == "web-0"
 
 
