@@ -448,6 +448,10 @@ class Conductor:
         """The story of one thing; stores.rows.about says how things are called."""
         return await self._in_store(lambda: self._store.history(about))
 
+    def ask_store(self, question: Callable[[Store], Result]) -> "asyncio.Future[Result]":
+        """What the store answers, in its own thread and between commits."""
+        return self._in_store(lambda: question(self._store))
+
     def _read_lines(self, revision: int, limit: int) -> "asyncio.Future[list[Line] | None]":
         return self._in_store(lambda: self._store.changes_after(revision, limit))
 

@@ -9,7 +9,7 @@ CREATE TABLE service (
     recorded_at TEXT,
     feed_from INTEGER NOT NULL
 );
-INSERT INTO service VALUES (1, 3, 0, 0, NULL, 0);
+INSERT INTO service VALUES (1, 4, 0, 0, NULL, 0);
 
 -- The state: every row as it is now, in the order in which they were first written.
 CREATE TABLE fleet (
@@ -38,3 +38,19 @@ CREATE INDEX journal_retention ON journal (lasting, at);
 
 -- Whoever asks for the story of an event knows its id and not its operation's.
 CREATE INDEX journal_events ON journal (id) WHERE what = 'EventAnnounced';
+
+-- Who may ask for what. A token's secret is only here as its hash; `changed` grows with every
+-- change, so that who keeps them in memory sees that he has to look again.
+CREATE TABLE token (
+    id TEXT PRIMARY KEY,
+    changed INTEGER NOT NULL,
+    body TEXT NOT NULL
+);
+
+-- Who asked for what, whatever came of it.
+CREATE TABLE audit (
+    number INTEGER PRIMARY KEY,
+    at TEXT NOT NULL,
+    body TEXT NOT NULL
+);
+CREATE INDEX audit_retention ON audit (at);
