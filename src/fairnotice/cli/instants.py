@@ -2,16 +2,26 @@
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-MINUTE, HOUR, DAY = 60, 3600, 86400
+from fairnotice.control.in_words import (
+    DAY,
+    DAY_NAMES,
+    HOUR,
+    MINUTE,
+    clock_time,
+    seconds_in_words,
+    window_in_words,
+)
+
+# Shown by the portal too, so they are told on its floor.
+__all__ = ["MINUTE", "clock_time", "seconds_in_words", "window_in_words"]
 _UNITS = {"s": 1, "m": MINUTE, "h": HOUR, "d": DAY}
 _LENGTH = re.compile(r"(?:\d+[smhd])+")
 _PART = re.compile(r"(\d+)([smhd])")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAYS = tuple(name.lower() for name in DAY_NAMES)
 _WINDOW = re.compile(
     r"(?P<days>[a-z,-]+) (?P<from>\d\d?:\d\d)-(?P<to>\d\d?:\d\d)", re.IGNORECASE | re.ASCII
 )
@@ -82,20 +92,6 @@ def window(text: str) -> dict[str, object]:
     return {"weekdays": weekdays, "start_minute": begins, "length_minutes": minutes}
 
 
-def window_in_words(found: Mapping[str, Any]) -> str:
-    """A window of the API as it is typed: `Sat,Sun 22:00-04:00`; a longer one with its length."""
-    days = ",".join(_DAYS[day].capitalize() for day in found["weekdays"])
-    begins, minutes = found["start_minute"], found["length_minutes"]
-    if minutes > DAY // MINUTE:
-        return f"{days} {_hour(begins)} for {seconds_in_words(minutes * MINUTE)}"
-    return f"{days} {_hour(begins)}-{_hour((begins + minutes) % (DAY // MINUTE))}"
-
-
-def _hour(minute: int) -> str:
-    hour, minute = divmod(minute, HOUR // MINUTE)
-    return f"{hour:02}:{minute:02}"
-
-
 def _weekdays(text: str) -> list[int]:
     """`mon-fri,sun` as numbers, Monday is 0; none where a word is no day."""
     found: set[int] = set()
@@ -125,28 +121,6 @@ def from_api(text: str) -> datetime:
 def to_api(when: datetime) -> str:
     """An instant for the API."""
     return when.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def seconds_in_words(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `4 min 10 s`, `2 h 5 min`, `3 d 4 h`."""
-    if seconds < 1:
-        return f"{max(seconds, 0):.1f} s"
-    whole = round(seconds)
-    for unit, word, small, small_word in (
-        (DAY, "d", HOUR, "h"),
-        (HOUR, "h", MINUTE, "min"),
-        (MINUTE, "min", 1, "s"),
-    ):
-        if whole >= unit:
-            rest = whole % unit // small
-            return f"{whole // unit} {word}" + (f" {rest} {small_word}" if rest else "")
-    return f"{whole} s"
-
-
-def clock_time(when: datetime, now: datetime) -> str:
-    """`12:37:16` today, with the date on another day; in UTC."""
-    same = when.date() == now.date()
-    return f"{when:%H:%M:%S}" if same else f"{when:%Y-%m-%d %H:%M:%S}"
 
 
 # Said of an event that is past its NotBefore, and has not started.

@@ -2,19 +2,13 @@
 
 import argparse
 import asyncio
-import html
 import shlex
 import signal
-from base64 import b64encode
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
 import uvloop
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
 
 from fairnotice.cli import settings
 from fairnotice.cli.logs import FORMATS, log_to_standard_error
@@ -27,6 +21,7 @@ from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.engine import PROFILES, Refusal
 from fairnotice.errors import StoreInUse, UsageError
 from fairnotice.metadata.rate import DEFAULT, Rate, rate_of
+from fairnotice.portal.front import portal
 from fairnotice.stores.opening import open_store
 
 EXAMPLES = """examples:
@@ -111,7 +106,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         prefix_allowed=is_loopback(metadata.host),
         rate_limit=_rate(arguments.rate_limit),
         store_url=settings.hidden(url),
-        fronts=lambda run: [Route("/", _page(run))],
+        fronts=portal,
     )
 
 
@@ -213,43 +208,6 @@ def welcome(run: Running) -> str:
     for what, line in lines(run).items():
         said += [f"# {what}", line, ""]
     return "\n".join(said)
-
-
-def _page(run: Running) -> Callable[[Request], Response]:
-    """A plain page with the same lines."""
-
-    def page(_: Request) -> Response:
-        items = "".join(
-            f"<p>{html.escape(what)}</p><pre>{html.escape(line)}</pre>"
-            for what, line in lines(run).items()
-        )
-        return HTMLResponse(PAGE.format(style=STYLE, items=items), headers=PAGE_HEADERS)
-
-    return page
-
-
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 3rem auto; padding: 0 1rem;
-  color-scheme: light dark; }
-pre { padding: .75rem; overflow-x: auto; border: 1px solid #8884; border-radius: .4rem; }
-"""
-_DIGEST = b64encode(sha256(STYLE.encode()).digest()).decode()
-# This style and nothing else: a name in the fleet cannot bring a script.
-PAGE_HEADERS = {
-    "Content-Security-Policy": (
-        f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
-    )
-}
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>fairnotice</title>
-<style>{style}</style></head><body>
-<h1>fairnotice is up</h1>
-{items}
-<p><a href="/v1/openapi.json">the API</a> · <a href="/v1/events">events</a> ·
-<a href="/v1/vms">VMs</a> · <a href="/v1/nodes">nodes</a></p>
-</body></html>
-"""
 
 
 def _say(text: str) -> None:

@@ -29,10 +29,10 @@ async def feed_lines(
                 yield _change(one)
             after = found[-1].revision
         else:
-            await _either(feed.wait_beyond(after), ending.wait())
+            await either(feed.wait_beyond(after), ending.wait())
 
 
-async def _either(*waits: Coroutine[Any, Any, Any]) -> None:
+async def either(*waits: Coroutine[Any, Any, Any]) -> None:
     """Wait for the first of these, and leave none behind."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:

@@ -84,6 +84,8 @@ class Running:
         self.prefix_allowed = False
         # The URL of the store, as it may be shown.
         self.store = ""
+        # Set when the service ends: what streams must not keep it.
+        self.ending = asyncio.Event()
 
     def health(self) -> Health:
         """Whether commands are taken."""
@@ -182,9 +184,8 @@ async def control_plane(
     run: Running, sock: socket.socket, fronts: Sequence[Address] = ()
 ) -> AsyncIterator[None]:
     """The control plane's HTTP server, ended with its connections."""
-    ending = asyncio.Event()
     fronts = [Address("/metrics", _metrics(run)), *fronts]
-    app = application(run.service, run.health, fronts, ending)
+    app = application(run.service, run.health, fronts, run.ending)
     config = uvicorn.Config(
         Headers(Guard(app, LOCAL_NAMES | {sock.getsockname()[0]})),
         log_config=None,
@@ -202,7 +203,7 @@ async def control_plane(
     try:
         yield
     finally:
-        ending.set()
+        run.ending.set()
         server.should_exit = True
         await loop
         await server.shutdown(sockets=[sock])

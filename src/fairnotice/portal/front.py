@@ -1,0 +1,157 @@
+"""The portal over HTTP: its pages, what stays of them live, and their styles and scripts."""
+
+import asyncio
+import gzip
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Match, Route
+from starlette.types import Scope
+
+from fairnotice.control.running import Running
+from fairnotice.errors import UnknownName
+from fairnotice.portal.assets import ASSETS, BUILD
+from fairnotice.portal.drawing import draw
+from fairnotice.portal.live import Standing, messages
+from fairnotice.portal.now_page import NowPage
+from fairnotice.portal.parts import Page
+from fairnotice.portal.site import Site, Viewer
+
+# No script and no style but ours, from here; text of others cannot bring any.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+# Names and states are nobody else's: no proxy keeps them, and Back asks anew.
+PAGE_HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
+STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+ZIPPED_FROM_BYTES = 1_000
+ZIP_LEVEL = 4
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+# A page from the names in its path and what stands after the question mark.
+Maker = Callable[[Site, Viewer, Mapping[str, Any], QueryParams], Awaitable[Page] | Page]
+
+
+def _now(site: Site, viewer: Viewer, _: Mapping[str, Any], query: QueryParams) -> Page:
+    asked = query.get("span", "")
+    return NowPage(site, viewer, int(asked) if asked.isdecimal() else None)
+
+
+PAGES: Mapping[str, Maker] = {
+    "/": _now,
+}
+
+
+def portal(run: Running) -> list[Route]:
+    """Every address of the portal."""
+    return Front(Site(run), run.ending).routes()
+
+
+class Front:
+    """The addresses of one portal."""
+
+    def __init__(self, site: Site, ending: asyncio.Event) -> None:
+        self._site = site
+        self._ending = ending
+        # Of this process: what another has drawn is drawn anew.
+        self._process = uuid4().hex
+        self._pages = [(Route(path, self._page(make)), make) for path, make in PAGES.items()]
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            *(route for route, _ in self._pages),
+            Route("/live", self._live),
+            Route("/static/{build}/{name}", _asset),
+            Route("/favicon.ico", _icon),
+        ]
+
+    # ---- Pages ----
+
+    def _page(self, make: Maker) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            try:
+                page = await self._made(make, request.path_params, request.query_params)
+            except UnknownName as unknown:
+                return self._not_found(request, unknown)
+            html = page.html(self._process)
+            return zipped(request, html)
+
+        return endpoint
+
+    async def _made(self, make: Maker, names: Mapping[str, Any], query: QueryParams) -> Page:
+        made = make(self._site, Viewer(), names, query)
+        return made if isinstance(made, Page) else await made
+
+    def _not_found(self, request: Request, unknown: UnknownName) -> Response:
+        html = draw("not_found.html", {"why": str(unknown), "nearest": unknown.nearest})
+        return zipped(request, html, 404)
+
+    # ---- What stays live ----
+
+    async def _live(self, request: Request) -> Response:
+        asked = urlsplit(request.query_params.get("page", "/"))
+        found = self._found({**request.scope, "path": asked.path, "method": "GET"})
+        if found is None:
+            return Response(status_code=404)
+        query = QueryParams(asked.query)
+        try:
+            page = await self._made(found[0], found[1], query)
+        except UnknownName:
+            # What the page was about is gone: nothing changes on it any more.
+            return Response(status_code=410)
+        stream = messages(page, self._standing(request), self._ending)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
+
+    def _found(self, scope: Scope) -> tuple[Maker, Mapping[str, Any]] | None:
+        for route, make in self._pages:
+            match, child = route.matches(scope)
+            if match is Match.FULL:
+                return make, child["path_params"]
+        return None
+
+    def _standing(self, request: Request) -> Standing:
+        given = request.query_params
+        revision = given.get("revision", "")
+        if given.get("process") != self._process or not revision.isdecimal():
+            return Standing(-1, "")
+        return Standing(int(revision), given.get("state", ""))
+
+
+def zipped(request: Request, html: str, status: int = 200) -> Response:
+    """A page, in fewer bytes where the browser takes them."""
+    body = html.encode()
+    headers = {**PAGE_HEADERS, "Vary": "Accept-Encoding"}
+    if len(body) >= ZIPPED_FROM_BYTES and _takes_gzip(request):
+        headers["Content-Encoding"] = "gzip"
+        body = gzip.compress(body, ZIP_LEVEL, mtime=0)
+    return HTMLResponse(body, status, headers)
+
+
+def _takes_gzip(request: Request) -> bool:
+    return "gzip" in request.headers.get("accept-encoding", "")
+
+
+async def _asset(request: Request) -> Response:
+    found = ASSETS.get(request.path_params["name"])
+    if found is None:
+        return Response(status_code=404)
+    headers = {"Vary": "Accept-Encoding"}
+    if request.path_params["build"] == BUILD:
+        headers |= FOR_GOOD
+    body = found.body
+    if _takes_gzip(request):
+        headers["Content-Encoding"] = "gzip"
+        body = found.zipped
+    return Response(body, headers=headers, media_type=found.media_type)
+
+
+async def _icon(_: Request) -> Response:
+    return Response(ASSETS["icon.svg"].body, media_type=ASSETS["icon.svg"].media_type)

@@ -1,0 +1,163 @@
+"""Now: what is announced and under way, as a timeline and as a table; or that nothing is."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from fairnotice.engine.changes import Row
+from fairnotice.model import Event, Impact, Operation, Scope
+from fairnotice.portal.parts import Key, Page, Part
+from fairnotice.portal.site import Site, Viewer
+from fairnotice.portal.telling import told
+from fairnotice.portal.timeline import SPANS, Span, bar, span_of
+
+# What is over stays in view, so that one sees how it ended.
+OVER_SHOWN = 8
+# To choose from, beside the one that fits.
+CHOICES = (60, 900, 10_800, 172_800, 2_592_000)
+SUMMARY, AXIS, QUIET, OVER = Key("summary"), Key("axis"), Key("quiet"), Key("over")
+ALWAYS = (SUMMARY, AXIS, QUIET, OVER)
+
+
+class NowPage(Page):
+    """What is scheduled and started."""
+
+    template = "now.html"
+    section = "now"
+
+    def __init__(self, site: Site, viewer: Viewer, seconds: int | None = None) -> None:
+        super().__init__(site, viewer)
+        self._seconds = seconds if seconds in SPANS else None
+        self._span = span_of(self._live(), self.now, self._seconds)
+
+    # ---- The span of the timeline ----
+
+    @property
+    def state(self) -> str:
+        """The span that is drawn."""
+        return f"{self._span.begins_at.isoformat()} {self._span.seconds}"
+
+    def resume(self, state: str) -> None:
+        """Go on with a span, if it is one of ours."""
+        begins_at, _, seconds = state.partition(" ")
+        try:
+            span = Span(datetime.fromisoformat(begins_at), int(seconds))
+        except ValueError:
+            return
+        if span.seconds in SPANS and span.begins_at.tzinfo is not None:
+            self._span = span
+
+    def _moved(self) -> bool:
+        """Whether another span is needed; then it is taken."""
+        best = span_of(self._live(), self.now, self._seconds)
+        lasts = self._span.begins_at <= self.now < self._span.redrawn_at
+        if lasts and best.seconds == self._span.seconds:
+            return False
+        self._span = best
+        return True
+
+    # ---- Parts ----
+
+    def keys(self) -> Iterable[Key]:
+        """All of it."""
+        self._moved()
+        yield from ALWAYS
+        yield from self._lanes()
+        yield from (Key("event", event.id) for event in self._live())
+
+    def touched(self, rows: Iterable[Row]) -> Iterable[Key]:
+        """The rows and lanes of the events that changed; all lanes where the span did."""
+        found = dict.fromkeys(ALWAYS)
+        for event in self._events_of(rows):
+            found |= {Key("event", event.id): None, Key("lane", event.scope): None}
+        if self._moved():
+            found |= dict.fromkeys(self._lanes())
+        return found
+
+    def passing(self) -> Iterable[Key]:
+        """When now has gone so far: another span. What has become due says so."""
+        due = [event for event in self._live() if event.scheduled and event.not_before <= self.now]
+        found = [key for event in due for key in (Key("event", event.id), Key("lane", event.scope))]
+        return (AXIS, *self._lanes(), *found) if self._moved() else found
+
+    def part(self, key: Key) -> Part | None:
+        """One of them."""
+        if key.kind == "event":
+            return self._event(key)
+        if key.kind == "lane":
+            return self._lane(key)
+        more: dict[str, Any] = {}
+        if key == SUMMARY:
+            more = {"counts": self._counts()}
+        elif key == AXIS:
+            more = {"span": self._span, "choices": CHOICES, "chosen": self._seconds}
+        elif key == QUIET:
+            more = {"vm": next(iter(self.fleet.vms), None), "nodes": self.fleet.nodes}
+        elif key == OVER:
+            more = {"over": [told(event, self.now) for event in self._over()]}
+        return self.drawn(key, f"{key.kind}-box", f"part_{key.kind}.html", **more)
+
+    def _event(self, key: Key) -> Part | None:
+        event = self.fleet.events.get(key.name)
+        if event is None or not event.visible:
+            return None
+        order = f"{event.status is not event.status.STARTED:d}{event.not_before:%Y%m%d%H%M%S}"
+        shown = told(event, self.now)
+        return self.drawn(key, "events", "part_event.html", order + event.id, told=shown)
+
+    def _lane(self, key: Key) -> Part | None:
+        names = self.fleet.events_in_scope.get(key.name, ())
+        events = sorted((self.fleet.events[name] for name in names), key=_turn)
+        if not events:
+            return None
+        bars = [(told(event, self.now), bar(event, self._span, self.now)) for event in events]
+        first = min(events, key=_turn)
+        order = f"{first.not_before:%Y%m%d%H%M%S}{key.name}"
+        return self.drawn(key, "lanes", "part_lane.html", order, bars=bars, scope=key.name)
+
+    # ---- What there is ----
+
+    def _live(self) -> list[Event]:
+        names = (name for names in self.fleet.events_in_scope.values() for name in names)
+        return [self.fleet.events[name] for name in names]
+
+    def _lanes(self) -> Iterable[Key]:
+        return [Key("lane", scope) for scope, names in self.fleet.events_in_scope.items() if names]
+
+    def _over(self) -> list[Event]:
+        # The newest are the last ones: rows keep the order in which they were written first.
+        newest = reversed(self.fleet.events)  # type: ignore[call-overload]
+        gone = (self.fleet.events[name] for name in newest)
+        return list(islice((event for event in gone if not event.visible), OVER_SHOWN))
+
+    def _counts(self) -> dict[str, int]:
+        live = self._live()
+        waiting = [event for event in live if event.scheduled]
+        return {
+            "scheduled": len(waiting),
+            "started": len(live) - len(waiting),
+            "vms": len({name for event in live for name in event.resources}),
+            "of_vms": len(self.fleet.vms),
+            "nodes": len(self.fleet.nodes),
+            "scopes": len(self.fleet.scopes),
+            "enabled": sum(scope.enabled for scope in self.fleet.scopes.values()),
+        }
+
+    def _events_of(self, rows: Iterable[Row]) -> Iterable[Event]:
+        """The events that these rows are about."""
+        for row in rows:
+            if isinstance(row, Event):
+                yield row
+            elif isinstance(row, Operation | Impact):
+                operation = row if isinstance(row, Operation) else None
+                known = operation or self.fleet.operations.get(getattr(row, "operation", ""))
+                names = known.events if known is not None else ()
+                yield from (self.fleet.events[name] for name in names if name in self.fleet.events)
+            elif isinstance(row, Scope):
+                names = self.fleet.events_in_scope.get(row.name, ())
+                yield from (self.fleet.events[name] for name in names)
+
+
+def _turn(event: Event) -> tuple[datetime, str]:
+    return event.not_before, event.id

@@ -1,0 +1,127 @@
+"""A page is made of parts: each is drawn by itself, and sent anew when it has changed.
+
+A part is an element of its own in a box, which is an element that holds such parts in order. The
+page that is asked for first has all of them; whoever stays is sent those that change.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from fairnotice.engine.changes import Row
+from fairnotice.portal.drawing import draw
+from fairnotice.portal.site import Site, Viewer
+
+
+class Key(NamedTuple):
+    """Which part: what it shows, and of what."""
+
+    kind: str
+    name: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id of its element."""
+        return f"{self.kind}:{self.name}" if self.name else self.kind
+
+
+class Part(NamedTuple):
+    """A part as it is now: its element, in which box, and where among those in there."""
+
+    id: str
+    box: str
+    order: str
+    html: str
+
+
+class Page:
+    """What one address shows. A new one for each time it is asked for, and for each who stays."""
+
+    template = ""
+    # Which entry of the navigation it belongs to.
+    section = ""
+
+    def __init__(self, site: Site, viewer: Viewer) -> None:
+        self.site = site
+        self.viewer = viewer
+        self.fleet = site.fleet
+        # The instant that all parts of one drawing share.
+        self.now = site.now()
+
+    @property
+    def title(self) -> str:
+        """What the browser's tab says."""
+        return self.section.capitalize()
+
+    @property
+    def state(self) -> str:
+        """What a drawing depends on beside the rows; whoever stays says it, and it is resumed."""
+        return ""
+
+    def resume(self, state: str) -> None:
+        """Go on with the state of the page that was asked for first."""
+
+    def keys(self) -> Iterable[Key]:
+        """All parts that there are."""
+        raise NotImplementedError
+
+    def touched(self, rows: Iterable[Row]) -> Iterable[Key]:  # noqa: ARG002 - all, unless it knows better
+        """The parts that may look another way after these rows have changed."""
+        return self.keys()
+
+    def passing(self) -> Iterable[Key]:
+        """The parts that may look another way because time has passed."""
+        return ()
+
+    def part(self, key: Key) -> Part | None:
+        """A part as it is now; None where it is no more."""
+        raise NotImplementedError
+
+    def refresh(self) -> None:
+        """Take what was committed since, and this instant."""
+        self.fleet = self.site.fleet
+        self.now = self.site.now()
+
+    # ---- Drawing ----
+
+    def drawn(self, key: Key, box: str, template: str, order: str = "", **more: Any) -> Part:  # noqa: ANN401 - what a template needs
+        """A part, drawn by its template."""
+        html = draw(template, {**self.context(), "key": key, "order": order, **more})
+        return Part(key.id, box, order, html.strip())
+
+    def context(self) -> Mapping[str, Any]:
+        """What every template may use."""
+        return {"site": self.site, "viewer": self.viewer, "now": self.now, "fleet": self.fleet}
+
+    def banner(self) -> Part:
+        """What is wrong on purpose, or not: on every page."""
+        return self.drawn(
+            Key("banner"),
+            "banners",
+            "part_banner.html",
+            faults=self.site.faults(),
+            trouble=self.site.trouble,
+        )
+
+    def whole(self) -> dict[str, list[Part]]:
+        """Every part, by its box."""
+        boxes: dict[str, list[Part]] = {"banners": [self.banner()]}
+        for key in self.keys():
+            part = self.part(key)
+            if part is not None:
+                boxes.setdefault(part.box, []).append(part)
+        for parts in boxes.values():
+            parts.sort(key=lambda part: part.order)
+        return boxes
+
+    def html(self, process: str = "") -> str:
+        """The whole page, as drawn by this process."""
+        boxes = self.whole()
+
+        def box(name: str) -> Markup:
+            # Parts come from templates, in which everything was escaped.
+            return Markup("".join(part.html for part in boxes.get(name, ())))  # noqa: S704
+
+        more = {"page": self, "box": box, "process": process}
+        return draw(self.template, {**self.context(), **more})

@@ -1,0 +1,84 @@
+"""What an event looks like to people: in which phase it is, and what it waits for, in words."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+from fairnotice.model import Event
+from fairnotice.words import EventStatus, EventType
+
+# What an event does to a VM, for whoever does not know Azure's words.
+MEANINGS = {
+    EventType.FREEZE: "paused for a few seconds",
+    EventType.REBOOT: "rebooted",
+    EventType.REDEPLOY: "moved to another node; its ephemeral disk is lost",
+    EventType.PREEMPT: "evicted: a Spot VM, taken away",
+    EventType.TERMINATE: "deleted",
+}
+APPROVED = "approved"
+DUE = "due"
+HELD = "held"
+
+
+class Told(NamedTuple):
+    """An event, and what a page says of it."""
+
+    event: Event
+    # scheduled, approved, due, held, started, completed, canceled: how it is marked.
+    phase: str
+    # The same in words.
+    word: str
+    waits_for: str
+
+    @property
+    def meaning(self) -> str:
+        """What will be done to the VMs."""
+        return MEANINGS[self.event.type]
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody may still give the go-ahead, or more notice."""
+        return self.event.scheduled and self.event.approval is None
+
+    @property
+    def seen_by(self) -> frozenset[str]:
+        """The VMs that were shown it."""
+        return frozenset(seen.vm for seen in self.event.seen)
+
+
+def told(event: Event, now: datetime) -> Told:
+    """What is said of this event at this instant."""
+    if not event.scheduled:
+        return Told(event, event.status.lower(), event.status, _after(event))
+    if event.approval is not None:
+        return Told(event, APPROVED, "Scheduled, approved", f"approved by {event.approval.by}")
+    if event.not_before > now:
+        return Told(event, "scheduled", event.status, _waiting(event))
+    if event.unconfirmed:
+        nodes = ", ".join(event.unconfirmed)
+        return Told(event, HELD, "Scheduled, held", f"held: {nodes} has not shown it to its VMs")
+    return Told(event, DUE, "Scheduled, due", "waits for its turn")
+
+
+def _waiting(event: Event) -> str:
+    seen_by = {seen.vm for seen in event.seen}
+    unseen = [name for name in event.resources if name not in seen_by]
+    waits = f"waits for {_some(event.resources)} to approve"
+    if not unseen:
+        return waits
+    everybody = len(unseen) == len(event.resources)
+    return f"{waits}; not seen yet" if everybody else f"{waits}; not seen by {_some(unseen)}"
+
+
+def _after(event: Event) -> str:
+    if event.status is EventStatus.STARTED:
+        if event.settling_since is not None:
+            return "its impact is over; settling"
+        return f"approved by {event.approval.by}" if event.approval else "its notice is over"
+    return event.reason
+
+
+def _some(names: Iterable[str], most: int = 3) -> str:
+    names = list(names)
+    more = len(names) - most
+    return " or ".join(names[:most]) + (f" or {more} more" if more > 0 else "")
