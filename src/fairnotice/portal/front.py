@@ -17,10 +17,12 @@ from fairnotice.control.running import Running
 from fairnotice.errors import UnknownName
 from fairnotice.portal.assets import ASSETS, BUILD
 from fairnotice.portal.drawing import draw
+from fairnotice.portal.fleet_page import FleetPage
 from fairnotice.portal.live import Standing, messages
+from fairnotice.portal.machine_pages import NodePage, VmPage
 from fairnotice.portal.now_page import NowPage
 from fairnotice.portal.parts import Page
-from fairnotice.portal.site import Site, Viewer
+from fairnotice.portal.site import NEWEST, Site, Viewer
 
 # No script and no style but ours, from here; text of others cannot bring any.
 POLICY = (
@@ -44,8 +46,15 @@ def _now(site: Site, viewer: Viewer, _: Mapping[str, Any], query: QueryParams) -
     return NowPage(site, viewer, int(asked) if asked.isdecimal() else None)
 
 
+def _vm(site: Site, viewer: Viewer, names: Mapping[str, Any], query: QueryParams) -> Page:
+    return VmPage(site, viewer, names["name"], query.get("api-version", NEWEST))
+
+
 PAGES: Mapping[str, Maker] = {
     "/": _now,
+    "/fleet": lambda site, viewer, _, __: FleetPage(site, viewer),
+    "/vms/{name}": _vm,
+    "/nodes/{name}": lambda site, viewer, names, _: NodePage(site, viewer, names["name"]),
 }
 
 

@@ -4,15 +4,16 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from fairnotice.model import Event
+from fairnotice.engine import Fleet
+from fairnotice.model import Event, Vm
 from fairnotice.words import EventStatus, EventType
 
 # What an event does to a VM, for whoever does not know Azure's words.
 MEANINGS = {
-    EventType.FREEZE: "paused for a few seconds",
+    EventType.FREEZE: "paused for a moment",
     EventType.REBOOT: "rebooted",
-    EventType.REDEPLOY: "moved to another node; its ephemeral disk is lost",
-    EventType.PREEMPT: "evicted: a Spot VM, taken away",
+    EventType.REDEPLOY: "moved; its local disk is lost",
+    EventType.PREEMPT: "evicted",
     EventType.TERMINATE: "deleted",
 }
 APPROVED = "approved"
@@ -58,6 +59,36 @@ def told(event: Event, now: datetime) -> Told:
         nodes = ", ".join(event.unconfirmed)
         return Told(event, HELD, "Scheduled, held", f"held: {nodes} has not shown it to its VMs")
     return Told(event, DUE, "Scheduled, due", "waits for its turn")
+
+
+# The more it matters, the later it is here.
+_PHASES = ("calm", "stopped", "untold", "scheduled", APPROVED, DUE, HELD, "started")
+
+
+class Touched(NamedTuple):
+    """What is about to be done to a VM, or is; the next event that says so."""
+
+    phase: str
+    says: str
+    event: Event | None = None
+
+
+def touched(fleet: Fleet, vm: Vm, now: datetime) -> Touched:
+    """What one sees at a glance of this VM."""
+    found = [Touched("calm", "nothing is announced")]
+    if not vm.running:
+        found.append(Touched("stopped", vm.power.value))
+    for name in fleet.operations_on_vm.get(vm.name, ()):
+        operation = fleet.operations[name]
+        found.append(Touched("untold", f"{operation.kind}, of which nobody is told"))
+    for name in fleet.events_in_scope.get(vm.scope, ()):
+        event = fleet.events[name]
+        if vm.name in event.resources:
+            found.append(Touched(told(event, now).phase, f"{event.type}, {event.status}", event))
+    if vm.name in fleet.impact_on_vm:
+        kind = fleet.impacts[fleet.impact_on_vm[vm.name]].kind
+        found.append(Touched("started", f"{kind} is under way"))
+    return max(found, key=lambda one: _PHASES.index(one.phase))
 
 
 def _waiting(event: Event) -> str:

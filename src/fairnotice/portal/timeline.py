@@ -11,7 +11,9 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 SPANS = {
     MINUTE: 10,
     2 * MINUTE: 20,
+    3 * MINUTE: 30,
     5 * MINUTE: MINUTE,
+    10 * MINUTE: 2 * MINUTE,
     15 * MINUTE: 3 * MINUTE,
     30 * MINUTE: 5 * MINUTE,
     HOUR: 10 * MINUTE,
@@ -25,7 +27,7 @@ SPANS = {
 }
 LONGEST = max(SPANS)
 # Where now is when a span begins, and where it is when the next one does.
-NOW_AT, NOW_MAX = 0.2, 0.5
+NOW_AT, NOW_MAX = 0.15, 0.4
 # What is further away than so many times what is nearer does not squeeze it: it is told in words.
 FAR = 5.0
 # Of what is over nobody knows how long; of what is to come, if nothing is said: a part of the span.
@@ -88,11 +90,6 @@ class Bar(NamedTuple):
     grows: bool
     # It is further away than the timeline shows.
     beyond: bool
-
-    @property
-    def text_at(self) -> float:
-        """Where what it says begins, or, past the middle, ends."""
-        return self.notice_at
 
     @property
     def text_before(self) -> bool:

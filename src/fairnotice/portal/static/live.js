@@ -108,7 +108,7 @@ function apply(message) {
 
 /** Take away what is no more. @param {Map<string, Set<string>>} kept */
 function sweep(kept) {
-  for (const box of document.querySelectorAll("[data-box], #banners, #lanes, #events")) {
+  for (const box of document.querySelectorAll("[data-box]")) {
     for (const child of [...box.children]) {
       if (!kept.get(box.id)?.has(child.id)) child.remove();
     }
