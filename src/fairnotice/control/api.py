@@ -16,9 +16,10 @@ from starlette.routing import Route as Address
 from fairnotice.control import misfits, problems, shapes
 from fairnotice.control.feeding import feed_lines
 from fairnotice.control.fleet_body import FleetBody
+from fairnotice.control.foreseeing import Foreseeing
 from fairnotice.control.keys import KEY_CHARACTERS_MAX, Keys
 from fairnotice.control.openapi import openapi
-from fairnotice.control.routes import ROUTES, After, Call, Memory, Route
+from fairnotice.control.routes import ROUTES, After, Call, Foresee, Memory, Route
 from fairnotice.control.service import Service, Who
 from fairnotice.engine import Refusal
 from fairnotice.errors import Unavailable
@@ -95,7 +96,10 @@ def _endpoint(service: Service, route: Route, keys: Keys) -> Endpoint:
 
 
 async def _answered(route: Route, call: Call, request: Request, keys: Keys) -> Response:
-    key = None if route.memory is Memory.NOBODY else call.who.key
+    foresee = isinstance(call.query, Foresee) and call.query.foresee
+    if foresee:
+        call = call._replace(service=Foreseeing(call.service))
+    key = None if foresee or route.memory is Memory.NOBODY else call.who.key
     kept = None if key is None else keys.get(key)
     asked = b"" if key is None else _digest(request.url.path, call.body)
     if kept is not None and kept.request == asked:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Iterable
 from enum import Enum, auto
 from functools import partial
+from http import HTTPStatus
 from itertools import islice
 from typing import Annotated, Any, NamedTuple
 
@@ -44,6 +45,12 @@ class After(shapes.Body):
     """From which revision of the feed on."""
 
     after: Annotated[int, msgspec.Meta(ge=0, le=REVISION_MAX)] = 0
+
+
+class Foresee(shapes.Body):
+    """Whether it is only asked what would happen."""
+
+    foresee: bool = False
 
 
 class Version(shapes.Body, rename={"api_version": "api-version"}):
@@ -396,58 +403,68 @@ def _difference(call: Call) -> Difference:
     return found
 
 
-ROUTES: tuple[Route, ...] = (
-    *_lists("vms", "vm", shapes.Vm, "name", what="VM"),
-    *_vm_routes(),
-    Route(
-        "GET",
-        "/v1/vms/{name}/document",
-        "What a VM reads, byte for byte.",
-        _document,
-        bytes,
-        asks=Version,
-    ),
-    *_lists("nodes", "node", shapes.Node, "name", what="node"),
-    *_node_routes(),
-    *_lists("scopes", "scope", shapes.Scope, "name", what="scope"),
-    *_lists("scale_sets", "scale_set", shapes.ScaleSet, "name", what="scale set"),
-    *_set_routes(),
-    *_event_routes(),
-    *_lists("operations", "operation", shapes.Operation, "id", what="operation", which=KEPT),
-    Route(
-        "POST",
-        "/v1/operations/{name}/cancel",
-        "Take an operation back, or what is left of a request, with all its events.",
-        lambda call: call.service.cancel_operation(call.name, call.who),
-        shapes.Accepted,
-        shapes.Nothing,
-        status=202,
-        memory=Memory.PROCESS,
-    ),
-    *_lists("rollouts", "rollout", shapes.Rollout, "id", what="rollout"),
-    *_rollout_routes(),
-    *_fault_routes(),
-    Route(
-        "GET",
-        "/v1/fleet",
-        "The whole fleet, as a fleet file has it.",
-        lambda call: exported(call.service.fleet),
-        FleetBody,
-    ),
-    Route(
-        "PUT",
-        "/v1/fleet",
-        "Make the fleet what this says: all of it, or nothing.",
-        _put_fleet,
-        shapes.Accepted,
-        FleetBody,
-    ),
-    Route(
-        "POST",
-        "/v1/fleet/difference",
-        "What applying this would add, change and remove, and whether it would be refused.",
-        _difference,
-        Difference,
-        FleetBody,
-    ),
+def _foreseeable(route: Route) -> Route:
+    """Whoever may do what an address does may first ask there what would come of it."""
+    if route.status != HTTPStatus.ACCEPTED or route.foresees is not None:
+        return route
+    return route._replace(asks=Foresee, foresees=shapes.Foresight)
+
+
+ROUTES: tuple[Route, ...] = tuple(
+    _foreseeable(route)
+    for route in (
+        *_lists("vms", "vm", shapes.Vm, "name", what="VM"),
+        *_vm_routes(),
+        Route(
+            "GET",
+            "/v1/vms/{name}/document",
+            "What a VM reads, byte for byte.",
+            _document,
+            bytes,
+            asks=Version,
+        ),
+        *_lists("nodes", "node", shapes.Node, "name", what="node"),
+        *_node_routes(),
+        *_lists("scopes", "scope", shapes.Scope, "name", what="scope"),
+        *_lists("scale_sets", "scale_set", shapes.ScaleSet, "name", what="scale set"),
+        *_set_routes(),
+        *_event_routes(),
+        *_lists("operations", "operation", shapes.Operation, "id", what="operation", which=KEPT),
+        Route(
+            "POST",
+            "/v1/operations/{name}/cancel",
+            "Take an operation back, or what is left of a request, with all its events.",
+            lambda call: call.service.cancel_operation(call.name, call.who),
+            shapes.Accepted,
+            shapes.Nothing,
+            status=202,
+            memory=Memory.PROCESS,
+        ),
+        *_lists("rollouts", "rollout", shapes.Rollout, "id", what="rollout"),
+        *_rollout_routes(),
+        *_fault_routes(),
+        Route(
+            "GET",
+            "/v1/fleet",
+            "The whole fleet, as a fleet file has it.",
+            lambda call: exported(call.service.fleet),
+            FleetBody,
+        ),
+        Route(
+            "PUT",
+            "/v1/fleet",
+            "Make the fleet what this says: all of it, or nothing.",
+            _put_fleet,
+            shapes.Accepted,
+            FleetBody,
+        ),
+        Route(
+            "POST",
+            "/v1/fleet/difference",
+            "What applying this would add, change and remove, and whether it would be refused.",
+            _difference,
+            Difference,
+            FleetBody,
+        ),
+    )
 )

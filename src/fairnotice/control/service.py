@@ -281,7 +281,7 @@ class Service:
             failure_budget=body.failure_budget,
             dry_run=body.dry_run,
         )
-        decision = await self.conductor.submit(command)
+        decision = await self._decided(command)
         if isinstance(decision, Decision) and isinstance(decision.answer, Forecast):
             return views.forecast(decision)
         return self._shown(decision)
@@ -378,7 +378,10 @@ class Service:
         return {"id": self._new_id(), "by": who.requester, "idempotency_key": who.key}
 
     async def _tell(self, command: Command) -> Result:
-        return self._shown(await self.conductor.submit(command))
+        return self._shown(await self._decided(command))
+
+    async def _decided(self, command: Command) -> Decision | Refusal:
+        return await self.conductor.submit(command)
 
     def _shown(self, decision: Decision | Refusal) -> Result:
         if isinstance(decision, Refusal):

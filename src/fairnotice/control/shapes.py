@@ -258,6 +258,12 @@ class Accepted(Shape):
     warnings: list[str]
 
 
+class Foresight(Accepted):
+    """What would come of a command that is given now, and the same in words; nothing is done."""
+
+    sentences: list[str]
+
+
 class ForecastNode(Shape):
     """When a rollout would take a node."""
 

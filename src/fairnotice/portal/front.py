@@ -18,10 +18,12 @@ from fairnotice.errors import UnknownName
 from fairnotice.portal.assets import ASSETS, BUILD
 from fairnotice.portal.drawing import draw
 from fairnotice.portal.fleet_page import FleetPage
+from fairnotice.portal.history_pages import EventPage, HistoryPage, Search
 from fairnotice.portal.live import Standing, messages
 from fairnotice.portal.machine_pages import NodePage, VmPage
 from fairnotice.portal.now_page import NowPage
 from fairnotice.portal.parts import Page
+from fairnotice.portal.rollout_pages import RolloutPage, RolloutsPage
 from fairnotice.portal.site import NEWEST, Site, Viewer
 
 # No script and no style but ours, from here; text of others cannot bring any.
@@ -50,11 +52,24 @@ def _vm(site: Site, viewer: Viewer, names: Mapping[str, Any], query: QueryParams
     return VmPage(site, viewer, names["name"], query.get("api-version", NEWEST))
 
 
+def _history(site: Site, viewer: Viewer, _: Mapping[str, Any], query: QueryParams) -> Page:
+    asked = {name: query.get(name, "").strip() for name in Search._fields}
+    return HistoryPage(site, viewer, Search(**asked))
+
+
+async def _event(site: Site, viewer: Viewer, names: Mapping[str, Any], _: QueryParams) -> Page:
+    return EventPage(site, viewer, await site.service.history(names["name"]))
+
+
 PAGES: Mapping[str, Maker] = {
     "/": _now,
     "/fleet": lambda site, viewer, _, __: FleetPage(site, viewer),
     "/vms/{name}": _vm,
     "/nodes/{name}": lambda site, viewer, names, _: NodePage(site, viewer, names["name"]),
+    "/rollouts": lambda site, viewer, _, __: RolloutsPage(site, viewer),
+    "/rollouts/{name}": lambda site, viewer, names, _: RolloutPage(site, viewer, names["name"]),
+    "/history": _history,
+    "/events/{name}": _event,
 }
 
 

@@ -101,13 +101,13 @@ class Showing:
         """The parts that may have changed; None where all have to be sent."""
         if self._revision < 0:
             self._revision = self._feed.revision
-            self._page.refresh()
+            await self._page.refresh()
             return None
         try:
             found = await self._feed.after(self._revision)
         except Unavailable:
             found = []
-        self._page.refresh()
+        await self._page.refresh()
         if isinstance(found, Snapshot):
             self._revision = found.revision
             return None

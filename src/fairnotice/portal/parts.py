@@ -5,6 +5,7 @@ page that is asked for first has all of them; whoever stays is sent those that c
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -33,6 +34,15 @@ class Part(NamedTuple):
     box: str
     order: str
     html: str
+
+
+# Beyond all instants that there will be: counted from there, the newest has the smallest number.
+_LATEST_SECONDS = 10**10
+
+
+def newest_first(when: datetime) -> str:
+    """Where among others something of this instant is put, the newest on top."""
+    return f"{_LATEST_SECONDS - when.timestamp():015.3f}"
 
 
 class Page:
@@ -78,7 +88,7 @@ class Page:
         """A part as it is now; None where it is no more."""
         raise NotImplementedError
 
-    def refresh(self) -> None:
+    async def refresh(self) -> None:
         """Take what was committed since, and this instant."""
         self.fleet = self.site.fleet
         self.now = self.site.now()

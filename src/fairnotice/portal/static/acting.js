@@ -20,7 +20,7 @@ let doing = { url: "", key: "", opens: "", asked: 0 };
 let timer;
 
 /** Not crypto.randomUUID: that is there under TLS and on this machine only. */
-function newKey() {
+export function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 

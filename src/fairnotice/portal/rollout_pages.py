@@ -1,0 +1,137 @@
+"""Rollouts: those that there are, one with its progress by update domain, and a new one."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from fairnotice.control import shapes
+from fairnotice.engine.changes import Row
+from fairnotice.model import Operation, Rollout, RolloutNode
+from fairnotice.portal.parts import Key, Page, Part, newest_first
+from fairnotice.portal.site import Site, Viewer
+from fairnotice.words import RolloutNodeStatus
+
+# Of what is larger, the first so many are shown, and how many more there are.
+SCOPES_SHOWN = 60
+NODES_SHOWN = 500
+
+_OVER = (
+    RolloutNodeStatus.DONE,
+    RolloutNodeStatus.FAILED,
+    RolloutNodeStatus.SKIPPED,
+    RolloutNodeStatus.CANCELED,
+)
+
+
+class RolloutsPage(Page):
+    """Every rollout, and the form for a new one."""
+
+    template = "rollouts.html"
+    section = "rollouts"
+
+    def keys(self) -> Iterable[Key]:
+        """One part each."""
+        yield Key("no-rollouts")
+        yield from (Key("rollout", name) for name in self.fleet.rollouts)
+
+    def touched(self, rows: Iterable[Row]) -> Iterable[Key]:
+        """Those that these rows are about."""
+        found = {Key("no-rollouts"): None}
+        for row in rows:
+            name = row.id if isinstance(row, Rollout) else getattr(row, "rollout", None)
+            if isinstance(row, Rollout | RolloutNode | Operation) and name is not None:
+                found[Key("rollout", name)] = None
+        return found
+
+    def part(self, key: Key) -> Part | None:
+        """One of them."""
+        if key.kind == "no-rollouts":
+            some = bool(self.fleet.rollouts)
+            return self.drawn(key, "no-rollouts-box", "part_no_rollouts.html", some=some)
+        row = self.fleet.rollouts.get(key.name)
+        if row is None:
+            return None
+        shown = self.site.service.rollout(key.name)
+        order = newest_first(row.asked_at)
+        return self.drawn(key, "rollouts", "part_rollout.html", order, rollout=shown)
+
+
+class Domain(NamedTuple):
+    """How far a rollout has come with one update domain of a scope."""
+
+    update_domain: int | None
+    over: int
+    live: int
+    nodes: int
+
+    @property
+    def phase(self) -> str:
+        """Which mark it has."""
+        if self.live:
+            return "started"
+        return "completed" if self.over == self.nodes else "scheduled"
+
+
+class RolloutPage(Page):
+    """One rollout."""
+
+    template = "rollout.html"
+    section = "rollouts"
+
+    def __init__(self, site: Site, viewer: Viewer, name: str) -> None:
+        super().__init__(site, viewer)
+        self.id = site.service.rollout(name).id
+
+    @property
+    def title(self) -> str:
+        """What is rolled out."""
+        row = self.fleet.rollouts.get(self.id)
+        return "Rollout" if row is None else f"Rollout of {row.kind}"
+
+    def keys(self) -> Iterable[Key]:
+        """Few enough to be drawn all."""
+        return (Key("rollout-head"), Key("rollout-domains"), Key("rollout-nodes"))
+
+    def part(self, key: Key) -> Part | None:
+        """One of them."""
+        if self.id not in self.fleet.rollouts:
+            return None
+        shown = self.site.service.rollout(self.id)
+        more: dict[str, Any] = {"rollout": shown}
+        if key.kind == "rollout-domains":
+            scopes = self._domains(shown)
+            more |= {"scopes": list(scopes.items())[:SCOPES_SHOWN], "scope_count": len(scopes)}
+        elif key.kind == "rollout-nodes":
+            more["nodes"] = shown.nodes[:NODES_SHOWN]
+        return self.drawn(key, f"{key.kind}-box", f"part_{key.kind.replace('-', '_')}.html", **more)
+
+    def _domains(self, shown: shapes.Rollout) -> dict[str, list[Domain]]:
+        """By scope, how far each of its update domains is."""
+        touches = self._touches()
+        found: dict[tuple[str, int | None], list[RolloutNodeStatus]] = {}
+        for one in shown.nodes:
+            for domain in touches.get(one.node) or self._on(one.node):
+                found.setdefault(domain, []).append(one.status)
+        scopes: dict[str, list[Domain]] = {}
+        for (scope, update_domain), statuses in sorted(found.items(), key=_domain_order):
+            over = sum(status in _OVER for status in statuses)
+            live = sum(status is RolloutNodeStatus.LIVE for status in statuses)
+            domain = Domain(update_domain, over, live, len(statuses))
+            scopes.setdefault(scope, []).append(domain)
+        return scopes
+
+    def _touches(self) -> dict[str, set[tuple[str, int | None]]]:
+        """What the operations of this rollout touched, by node; their VMs may be elsewhere now."""
+        found: dict[str, set[tuple[str, int | None]]] = {}
+        for operation in self.fleet.operations.values():
+            if operation.rollout == self.id and operation.node is not None:
+                found.setdefault(operation.node, set()).update(operation.touches)
+        return found
+
+    def _on(self, node: str) -> set[tuple[str, int | None]]:
+        vms = (self.fleet.vms[name] for name in self.fleet.vms_on_node.get(node, ()))
+        return {(vm.scope, vm.update_domain) for vm in vms}
+
+
+def _domain_order(found: tuple[tuple[str, int | None], Any]) -> tuple[str, int]:
+    scope, update_domain = found[0]
+    return scope, -1 if update_domain is None else update_domain
