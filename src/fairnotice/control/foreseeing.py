@@ -140,7 +140,11 @@ def _untold(after: Fleet, operation: Operation) -> Iterator[str]:
             silent.setdefault(after.vms[name].scope, []).append(name)
     for scope, vms in silent.items():
         enabled = after.scopes[scope].enabled
-        why = "it is done without an event" if enabled else "none of its VMs has asked within 24 hours"
+        why = (
+            "it is done without an event"
+            if enabled
+            else "none of its VMs has asked within 24 hours"
+        )
         yield f"Of {_listed(vms)} nobody in {scope} is told: {why}."
 
 

@@ -12,6 +12,10 @@ from fairnotice.control.in_words import clock_time, seconds_in_words, window_in_
 from fairnotice.portal.assets import BUILD, address_of
 
 SHORT = 8
+_TICKING = {
+    "since": Markup('<time datetime="{}" data-since="{}"></time>'),
+    "until": Markup('<time datetime="{}" data-until="{}"></time>'),
+}
 
 
 def _epoch(when: datetime) -> str:
@@ -34,15 +38,14 @@ def _names(texts: list[str] | tuple[str, ...], most: int = 6) -> Markup:
 def _instant(when: datetime | None) -> Markup:
     """An instant in full, to the second."""
     if when is None:
-        return Markup("–")
+        return Markup("-")
     said = f"{when:%Y-%m-%d %H:%M:%S}"
     return Markup('<time datetime="{}">{} UTC</time>').format(f"{when:%Y-%m-%dT%H:%M:%SZ}", said)
 
 
 def _ticking(when: datetime, way: str) -> Markup:
     """A length of time that the page counts: `until` an instant, or `since` one."""
-    words = '<time datetime="{}" data-{}="{}"></time>'.replace("data-{}", f"data-{way}")
-    return Markup(words).format(f"{when:%Y-%m-%dT%H:%M:%SZ}", _epoch(when))
+    return _TICKING[way].format(f"{when:%Y-%m-%dT%H:%M:%SZ}", _epoch(when))
 
 
 def _environment() -> Environment:

@@ -1,6 +1,7 @@
 """Fleet: nodes by fault domain, scopes by update domain, and which VMs are about to be touched."""
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from fairnotice.engine.changes import Row
 from fairnotice.model import Event, Impact, Node, Operation, Scope, Vm
@@ -25,6 +26,11 @@ class FleetPage(Page):
         super().__init__(site, viewer)
         # Where each VM was when it was last drawn: when it moves, both nodes are drawn anew.
         self._node_of = {vm.name: vm.node for vm in self.fleet.vms.values()}
+
+    @cached_property
+    def _position(self) -> dict[str, int]:
+        """Nodes are in the order in which they were declared."""
+        return {name: position for position, name in enumerate(self.fleet.nodes)}
 
     @property
     def dense(self) -> bool:
@@ -89,12 +95,15 @@ class FleetPage(Page):
         node = self.fleet.nodes.get(key.name)
         if node is None:
             return None
+        if node.name not in self._position:
+            # It was declared since.
+            del self._position
         vms = [self.fleet.vms[name] for name in self.fleet.vms_on_node.get(node.name, ())]
         return self.drawn(
             key,
             f"domain-{node.fault_domain}",
             "part_node.html",
-            _order(list(self.fleet.nodes), node.name) if len(self.fleet.nodes) < 1_000 else key.name,
+            f"{self._position[node.name]:06}",
             node=node,
             used=self.fleet.used_slots(node.name),
             chips=[(vm, touched(self.fleet, vm, self.now)) for vm in vms],
@@ -117,17 +126,11 @@ class FleetPage(Page):
         ordered = sorted(domains.items(), key=lambda one: -1 if one[0] is None else one[0])
         box = "scopes" if key.kind == "scope" else "alone"
         template = f"part_{key.kind}.html"
-        return self.drawn(
-            key, box, template, scope.name, scope=scope, domains=ordered, page=self
-        )
+        return self.drawn(key, box, template, scope.name, scope=scope, domains=ordered, page=self)
 
 
 def _scope_key(scope: Scope) -> Key:
     return Key("alone" if scope.kind is ScopeKind.STANDALONE else "scope", scope.name)
-
-
-def _order(names: list[str], name: str) -> str:
-    return f"{names.index(name):06}"
 
 
 def _vms_of(row: Row) -> tuple[str, ...]:

@@ -71,8 +71,10 @@ class HistoryPage(Page):
         """One of them."""
         if key.kind == "found":
             count = sum(self.search.finds(event) for event in self.fleet.events.values())
-            counts = {"count": count, "known": len(self.fleet.events), "most": EVENTS_SHOWN}
-            return self.drawn(key, "found-box", "part_found.html", **counts)
+            known = len(self.fleet.events)
+            return self.drawn(
+                key, "found-box", "part_found.html", count=count, known=known, most=EVENTS_SHOWN
+            )
         event = self.fleet.events.get(key.name)
         if event is None or not self.search.finds(event):
             return None

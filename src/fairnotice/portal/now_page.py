@@ -127,9 +127,8 @@ class NowPage(Page):
 
     def _over(self) -> list[Event]:
         # The newest are the last ones: rows keep the order in which they were written first.
-        newest = reversed(self.fleet.events)  # type: ignore[call-overload]
-        gone = (self.fleet.events[name] for name in newest)
-        return list(islice((event for event in gone if not event.visible), OVER_SHOWN))
+        newest = reversed(list(self.fleet.events.values()))
+        return list(islice((event for event in newest if not event.visible), OVER_SHOWN))
 
     def _counts(self) -> dict[str, int]:
         live = self._live()

@@ -109,8 +109,8 @@ class RolloutPage(Page):
         touches = self._touches()
         found: dict[tuple[str, int | None], list[RolloutNodeStatus]] = {}
         for one in shown.nodes:
-            for domain in touches.get(one.node) or self._on(one.node):
-                found.setdefault(domain, []).append(one.status)
+            for touched in touches.get(one.node) or self._on(one.node):
+                found.setdefault(touched, []).append(one.status)
         scopes: dict[str, list[Domain]] = {}
         for (scope, update_domain), statuses in sorted(found.items(), key=_domain_order):
             over = sum(status in _OVER for status in statuses)

@@ -103,9 +103,8 @@ def _waiting(event: Event) -> str:
 
 def _after(event: Event) -> str:
     if event.status is EventStatus.STARTED:
-        if event.settling_since is not None:
-            return "its impact is over; settling"
-        return f"approved by {event.approval.by}" if event.approval else "its notice is over"
+        why = f"approved by {event.approval.by}" if event.approval else "its notice is over"
+        return why if event.settling_since is None else f"{why}; all is done, it settles"
     return event.reason
 
 

@@ -34,6 +34,8 @@ FAR = 5.0
 UNKNOWN_SHARE = 0.06
 # A bar is at least so wide, in percent, or nobody sees it.
 LEAST = 0.4
+# Beyond this, in percent, there is more room on the left.
+MIDDLE = 55
 
 
 class Mark(NamedTuple):
@@ -94,7 +96,7 @@ class Bar(NamedTuple):
     @property
     def text_before(self) -> bool:
         """Whether there is more room on the left of it."""
-        return self.notice_at > 55
+        return self.notice_at > MIDDLE
 
 
 def span_of(events: Iterable[Event], now: datetime, seconds: int | None = None) -> Span:

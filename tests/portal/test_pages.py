@@ -1,0 +1,213 @@
+"""The pages without a browser: what they say, what they are sent with, and what stays live."""
+
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import pytest
+
+from tests.control.calling import restarted
+from tests.portal.browsing import HOSTILE, hostile_fleet, served
+
+PAGES = ("/", "/fleet", "/vms/web-0", "/nodes/node-0", "/rollouts", "/history")
+
+
+class Elements(HTMLParser):
+    """Every element of a page, with its attributes."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.found = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+@pytest.fixture(scope="module")
+def busy():
+    """A service in which something is announced, and a rollout runs."""
+    with served() as there:
+        there.event = restarted(there)
+        there.rollout = there.post("/v1/rollouts", {"nodes": ["node-1", "node-2"]}).json["id"]
+        yield there
+
+
+def page_of(there, path):
+    """A page as it is sent."""
+    answer = there.get(path)
+    assert answer.status == 200, answer
+    return answer.body.decode()
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/events/EVENT", "/rollouts/ROLLOUT"])
+def test_a_page_can_be_read_without_scripts(busy, path):
+    """Whole, with nothing inline, nothing from elsewhere, and in no frame."""
+    path = path.replace("EVENT", busy.event).replace("ROLLOUT", busy.rollout)
+    answer = busy.get(path)
+    assert answer.status == 200, answer
+    policy = answer.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+    assert answer.headers["cache-control"] == "no-store"
+    html = answer.body.decode()
+    for tag, attributes in Elements(html).found:
+        assert "style" not in attributes, tag
+        assert not [name for name in attributes if name.startswith("on")], tag
+        for name in ("src", "href", "action"):
+            assert (attributes.get(name) or "/").startswith(("/", "#", "?")), attributes
+    assert re.search(r"<script(?! type=\"module\" src=)", html) is None
+    assert "<h1>" in html
+
+
+def test_now_says_what_is_announced(busy):
+    """The event as a bar and as a row, with what may be done."""
+    html = page_of(busy, "/")
+    assert f'id="event:{busy.event}"' in html
+    assert 'id="lane:availability-set:web"' in html
+    assert f'data-act="/v1/events/{busy.event}/approve"' in html
+
+
+def test_the_document_is_shown_in_any_version(busy):
+    """As the VM reads it."""
+    assert "DurationInSeconds" in page_of(busy, "/vms/web-0?api-version=2020-07-01")
+    assert "DurationInSeconds" not in page_of(busy, "/vms/web-0?api-version=2019-01-01")
+
+
+def test_history_is_searched(busy):
+    """By VM, type, status and time."""
+    row = f'id="past:{busy.event}"'
+    assert row in page_of(busy, "/history?vm=WEB-0&type=Reboot&since=2020-01-01T00:00")
+    for nothing in ("vm=db", "type=Freeze", "status=Canceled", "until=2020-01-01T00:00:00"):
+        assert row not in page_of(busy, f"/history?{nothing}")
+    assert row in page_of(busy, "/history?since=nonsense")
+
+
+@pytest.mark.parametrize("path", ["/vms/web-9", "/nodes/x", "/events/x", "/rollouts/x"])
+def test_what_is_not_there_is_said_with_what_may_be_meant(busy, path):
+    """Not found, in words."""
+    answer = busy.get(path)
+    assert answer.status == 404
+    assert b"There is no" in answer.body
+    assert (b"web-0" in answer.body) == (path == "/vms/web-9")
+
+
+def test_a_fault_is_on_every_page():
+    """Whoever looks knows that the endpoint misbehaves on purpose."""
+    with served() as there:
+        there.post("/v1/faults", {"fault": "slow", "vm": "db", "seconds": 3})
+        for path in PAGES:
+            html = page_of(there, path)
+            assert "1 fault is on:" in html, path
+            assert "<code>slow</code>" in html, path
+
+
+def test_styles_and_scripts_are_kept_for_good_by_an_address_that_changes(busy):
+    """Zipped where it is taken; the first page is small."""
+    html = page_of(busy, "/")
+    size = len(busy.get("/", Accept_Encoding="gzip").body)
+    (build,) = set(re.findall(r"/static/(\w+)/", html))
+    for name in ("portal.css", "main.js", "clock.js", "live.js", "acting.js", "copying.js"):
+        answer = busy.get(f"/static/{build}/{name}", Accept_Encoding="gzip")
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["content-encoding"] == "gzip"
+        assert gzip.decompress(answer.body) == busy.get(f"/static/{build}/{name}").body
+        size += len(answer.body)
+    assert size < 50_000
+    assert "immutable" not in busy.get("/static/old/portal.css").headers.get("cache-control", "")
+    assert busy.get("/static/x/..%2Fsite.py").status == 404
+
+
+# ---- What stays live ----
+
+
+def messages(there, page, count, **standing):
+    """The first so many messages to this page."""
+    connection = there.connection()
+    asked = "".join(f"&{name}={quote(str(value))}" for name, value in standing.items())
+    connection.request("GET", f"/live?page={quote(page)}{asked}")
+    stream = connection.getresponse()
+    assert stream.status == 200
+    found = []
+    while len(found) < count:
+        line = stream.readline()
+        if line.startswith(b"data: "):
+            found.append(json.loads(line.removeprefix(b"data: ")))
+    stream.close()
+    connection.close()
+    return found
+
+
+def standing_of(there, path="/"):
+    """Where the page is that was asked for."""
+    attributes = dict(re.findall(r'data-(\w+)="([^"]*)"', page_of(there, path)))
+    return {name: attributes[name] for name in ("revision", "process", "state")}
+
+
+def test_whoever_stays_is_sent_what_changes_and_no_more(there):
+    """The new event's row and lane; not the other's."""
+    first = restarted(there, "db")
+    standing = standing_of(there)
+    second = restarted(there)
+    (message,) = messages(there, "/", 1, **standing)
+    sent = {part[0]: part[3] for part in message["parts"]}
+    assert not message["whole"]
+    assert message["revision"] > int(standing["revision"])
+    assert f"event:{second}" in sent
+    assert "lane:availability-set:web" in sent
+    assert f"event:{first}" not in sent
+
+
+def test_what_is_gone_is_sent_as_gone(there):
+    """An event that is canceled leaves the page."""
+    event = restarted(there)
+    standing = standing_of(there)
+    there.post(f"/v1/events/{event}/cancel")
+    (message,) = messages(there, "/", 1, **standing)
+    assert [f"event:{event}", "", "", None] in message["parts"]
+    assert ["lane:availability-set:web", "", "", None] in message["parts"]
+
+
+@pytest.mark.parametrize("wrong", [{"process": "another"}, {"revision": "-1"}, {"revision": "x"}])
+def test_a_page_of_another_process_is_sent_all(there, wrong):
+    """It was drawn by a service that has been restarted since."""
+    event = restarted(there)
+    (message,) = messages(there, "/", 1, **(standing_of(there) | wrong))
+    assert message["whole"]
+    assert {"summary", "axis", f"event:{event}"} <= {part[0] for part in message["parts"]}
+
+
+def test_a_connection_lives_though_nothing_happens(there):
+    """So that the page knows a lost one."""
+    first, second = messages(there, "/fleet", 2, **standing_of(there, "/fleet"))
+    assert second["parts"] == []
+    assert second["now"] > first["now"]
+
+
+def test_there_is_nothing_live_where_no_page_is(there):
+    """Nor where a page's VM is gone."""
+    assert there.get("/live?page=/nowhere").status == 404
+    assert there.get("/live?page=/vms/web-9").status == 410
+
+
+# ---- Names that mean harm ----
+
+
+def test_hostile_names_are_only_text():
+    """In every page, in every attribute, in the stream too."""
+    with served() as there:
+        assert there.call("PUT", "/v1/fleet", hostile_fleet()).status == 200
+        for name in HOSTILE.values():
+            there.look(quote(name, safe=""))
+            assert there.post(f"/v1/vms/{quote(name, safe='')}/restart").status == 202
+        paths = ["/", "/fleet", "/history", "/rollouts"]
+        paths += [f"/vms/{quote(name, safe='')}" for name in HOSTILE.values()]
+        paths += [f"/nodes/{quote(name, safe='')}" for name in HOSTILE.values()]
+        for path in paths:
+            html = page_of(there, path)
+            found = Elements(html).found
+            assert [tag for tag, _ in found].count("script") == 1, path
+            assert "img" not in [tag for tag, _ in found], path
+            assert not any("onerror" in attributes for _, attributes in found), path
