@@ -219,6 +219,9 @@ def test_axe_finds_nothing_serious(there, opened):
 def test_the_main_pages_fit_at_three_widths(there, opened, tmp_path):
     """Nothing is wider than the window; PORTAL_PICTURES names a folder to look at them."""
     folder = Path(os.environ.get("PORTAL_PICTURES", tmp_path))
+    narrow = opened(address(there), viewport={"width": WIDTHS[0], "height": 800})
+    narrow.screenshot(path=folder / "quiet.png", full_page=True)
+    assert narrow.evaluate("document.documentElement.scrollWidth") <= WIDTHS[0]
     restarted(there)
     there.post("/v1/nodes/node-3/maintain", {"duration_seconds": 9})
     for scheme in ("light", "dark"):
