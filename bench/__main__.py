@@ -13,6 +13,7 @@ from bench import (
     guest_agent,
     kit,
     memory,
+    portal,
     rollouts,
     single_vm,
 )
@@ -83,6 +84,13 @@ def guest_side(*, quick: bool) -> Iterator[Number]:
         yield from guest_agent.measure(idle_seconds=60, rounds=25)
 
 
+def web_page(*, quick: bool) -> Iterator[Number | LeftOut]:
+    """What the portal costs whoever looks."""
+    yield from (
+        portal.measure(rounds=5, updates=20) if quick else portal.measure(rounds=15, updates=100)
+    )
+
+
 PARTS = {
     "law": law,
     "endpoint": metadata_endpoint,
@@ -90,6 +98,7 @@ PARTS = {
     "up": front_door,
     "kit": test_kit,
     "guest": guest_side,
+    "portal": web_page,
 }
 
 

@@ -27,6 +27,7 @@ FLEETING = ("id", "operation")
 
 @pytest.fixture
 def served():
+    """A service whose clock stands still: what is asked for twice has the same instants."""
     with serving(clock=ManualClock()) as there:
         yield there
 
@@ -88,9 +89,7 @@ def test_what_was_announced_is_told_by_its_own_words(served):
     path = f"/v1/events/{restarted(served)}"
     of = "The Reboot of web-0 in availability-set:web"
     assert told(served, f"{path}/approve") == [f"{of} starts at once."]
-    assert told(served, f"{path}/cancel") == [
-        f"{of} is canceled: it is in no document any more."
-    ]
+    assert told(served, f"{path}/cancel") == [f"{of} is canceled: it is in no document any more."]
     (said,) = told(served, f"{path}/postpone", {"not_before": in_minutes(30)})
     assert "at the earliest, not at" in said
     assert told(served, f"{path}/release") == [

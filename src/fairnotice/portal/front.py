@@ -104,9 +104,8 @@ class Front:
             try:
                 page = await self._made(make, request.path_params, request.query_params)
             except UnknownName as unknown:
-                return self._not_found(request, unknown)
-            html = page.html(self._process)
-            return zipped(request, html)
+                return await self._not_found(request, unknown)
+            return await zipped(request, await page.html(self._process))
 
         return endpoint
 
@@ -114,9 +113,9 @@ class Front:
         made = make(self._site, Viewer(), names, query)
         return made if isinstance(made, Page) else await made
 
-    def _not_found(self, request: Request, unknown: UnknownName) -> Response:
+    async def _not_found(self, request: Request, unknown: UnknownName) -> Response:
         html = draw("not_found.html", {"why": str(unknown), "nearest": unknown.nearest})
-        return zipped(request, html, 404)
+        return await zipped(request, html, 404)
 
     # ---- What stays live ----
 
@@ -149,13 +148,14 @@ class Front:
         return Standing(int(revision), given.get("state", ""))
 
 
-def zipped(request: Request, html: str, status: int = 200) -> Response:
+async def zipped(request: Request, html: str, status: int = 200) -> Response:
     """A page, in fewer bytes where the browser takes them."""
     body = html.encode()
     headers = {**PAGE_HEADERS, "Vary": "Accept-Encoding"}
     if len(body) >= ZIPPED_FROM_BYTES and _takes_gzip(request):
         headers["Content-Encoding"] = "gzip"
-        body = gzip.compress(body, ZIP_LEVEL, mtime=0)
+        # In a thread, since it lets go of the interpreter: nobody who polls waits for it.
+        body = await asyncio.to_thread(gzip.compress, body, ZIP_LEVEL, mtime=0)
     return HTMLResponse(body, status, headers)
 
 

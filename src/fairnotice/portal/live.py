@@ -80,7 +80,9 @@ class Showing:
         """What is to be said now; None where nothing is."""
         keys = await self._touched()
         whole = keys is None
-        parts = [self._page.banner(), *self._parts(self._page.keys() if keys is None else keys)]
+        parts: list[Part | Sent] = [self._page.banner()]
+        async for key, part in self._page.parts(self._page.keys() if keys is None else keys):
+            parts.append(part or (key.id, "", "", None))
         if whole:
             self._sent.clear()
         changed = [part for part in parts if self._is_new(part)]
@@ -116,10 +118,6 @@ class Showing:
         self._revision = found[-1].revision
         rows = [line.change.row for line in found]
         return dict.fromkeys((*self._page.touched(rows), *self._page.passing()))
-
-    def _parts(self, keys: Iterable[Key]) -> Iterable[Part | Sent]:
-        for key in keys:
-            yield self._page.part(key) or (key.id, "", "", None)
 
     def _is_new(self, part: Part | Sent) -> bool:
         name, _, _, html = part
