@@ -1,15 +1,21 @@
-"""Writes docs/reference/{commands,settings,api,situations}.md from the code (`make reference`)."""
+"""Writes what is generated of docs/reference/ from the code (`make reference`)."""
 
 import argparse
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fairnotice.cli import exits
 from fairnotice.cli.main import all_commands
+from fairnotice.cli.serve_config import ServeConfig
+from fairnotice.cli.serve_reload import is_reloaded
 from fairnotice.cli.settings import SETTINGS
 from fairnotice.control import problems
+from fairnotice.control.misfits import shape_at
 from fairnotice.control.openapi import MEANINGS
 from fairnotice.control.routes import ROUTES, Route
 from fairnotice.testing.conform import SITUATIONS
@@ -106,6 +112,49 @@ whence.
 """
 
 
+# ---- The configuration of serve ----
+
+SERVE_INTRODUCTION = """\
+The file of `fairnotice serve` (`--config FILE`; left out, `/etc/fairnotice/serve.toml`), in TOML. A
+key that is not below is refused, and so is a value of another type. `--check` says what is wrong
+with a file and starts nothing. [deploy/serve.toml](../../deploy/serve.toml) is an example.
+
+SIGHUP (`systemctl reload fairnotice`) reads it again. What is marked is taken at once; of the rest
+the log says that it needs a restart. A broken file changes nothing.
+"""
+
+
+def serve() -> str:
+    """Every table and key of the file of `serve`."""
+    lines = ["# The configuration of `serve`\n", NOTE, SERVE_INTRODUCTION, *HEAD_OF_KEYS]
+    tables = msgspec.structs.fields(ServeConfig)
+    lines += [_key(one, "") for one in tables if not _struct_of(one)]
+    for one in tables:
+        if shape := _struct_of(one):
+            lines += ["", f"{shape.__doc__}\n", *HEAD_OF_KEYS]
+            lines += [_key(key, f"{one.name}.") for key in msgspec.structs.fields(shape)]
+    return "\n".join(lines) + "\n"
+
+
+HEAD_OF_KEYS = ("| key | default | meaning | reloaded |", "|---|---|---|---|")
+
+
+def _struct_of(field: msgspec.structs.FieldInfo) -> type[msgspec.Struct] | None:
+    shape = shape_at(ServeConfig, field.name)
+    return shape if isinstance(shape, type) and issubclass(shape, msgspec.Struct) else None
+
+
+def _key(field: msgspec.structs.FieldInfo, table: str) -> str:
+    """One key, as a row: what is written in its type."""
+    (meaning,) = filter(None, (one.description for one in field.type.__metadata__))
+    default = field.default
+    if field.default_factory is not msgspec.NODEFAULT:
+        default = field.default_factory()
+    left_out = "" if default is msgspec.NODEFAULT else f"`{json.dumps(default)}`"
+    mark = "yes" if is_reloaded(f"{table}{field.name}") else ""
+    return f"| `{field.name}` | {left_out} | {meaning} | {mark} |"
+
+
 # ---- The API ----
 
 
@@ -198,6 +247,7 @@ def situations() -> str:
 PAGES = {
     "commands.md": commands,
     "settings.md": settings,
+    "serve.md": serve,
     "api.md": api,
     "situations.md": situations,
 }

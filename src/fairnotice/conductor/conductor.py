@@ -13,7 +13,7 @@ import gc
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -193,6 +193,11 @@ class Conductor:
         self._arrived.set()
         # Whoever asked may go away; what he asked for does not.
         return await asyncio.shield(answer)
+
+    def keep_for(self, *, journal_days: int, history_days: int) -> None:
+        """Forget the journal and the history of what is over after so many days from now on."""
+        self.timing = replace(self.timing, journal_days=journal_days, history_days=history_days)
+        self.fleet.timing = self.timing
 
     def foresee(self, command: Command) -> Decision | Refusal:
         """What would be decided now. Nothing changes."""
