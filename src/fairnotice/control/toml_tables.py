@@ -16,7 +16,7 @@ Shape = TypeVar("Shape", bound=msgspec.Struct)
 # tomllib's messages end with this; the line is what helps a person to find the place.
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 # msgspec's messages, as far as we put them into our own words.
-_AT = re.compile(r" - at `(?:key in )?\$\.?(.*)`$")
+_AT = re.compile(r" - at `(?:key` in `)?\$\.?(.*)`$")
 _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 _LIMIT = re.compile(r"Expected `(?:int|float)` ([<>]=?) (-?[\d.]+)")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
