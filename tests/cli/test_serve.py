@@ -61,6 +61,17 @@ def test_systemd_is_told_of_a_whole_life(tmp_path):
         assert "fairnotice has ended" in it.log
 
 
+def test_systemd_is_told_of_trouble(tmp_path):
+    """`systemctl status` says why nothing is recorded."""
+    with serves(tmp_path, WATCHDOG_USEC="200000") as it:
+        it.call("PUT", "/v1/fleet", FLEET)
+        with closing(sqlite3.connect(tmp_path / "it.db", isolation_level=None)) as other:
+            other.execute("DROP TABLE journal")
+        assert restart(it).status == 503
+        assert "no such table: journal" in it.told("STATUS=Records nothing: ")
+        assert it.end() == 0
+
+
 def test_a_reload_takes_what_it_can_and_says_what_it_cannot(tmp_path):
     """One line each; a broken file changes nothing, and a restart is asked for again."""
     text = PLAIN.format(folder=tmp_path)

@@ -195,13 +195,13 @@ async def _telling(run: Running, said: str, clock: Clock) -> None:
     """Tell systemd that this loop turns, where it wants to hear that, and what is the trouble."""
     watchdog = watchdog_seconds()
     every = STATUS_EVERY_SECONDS if watchdog is None else min(STATUS_EVERY_SECONDS, watchdog / 2)
-    told = said
+    serves = told = f"Serves {said}"
     while True:
         if watchdog is not None:
             tell_systemd("WATCHDOG=1")
         why = run.health().why
-        status = f"Records nothing: {why}" if why else f"Serves {said}"
+        status = f"Records nothing: {why}" if why else serves
         if status != told:
-            tell_systemd(f"STATUS={status}".replace("\n", " "))
+            tell_systemd(f"STATUS={' '.join(status.split())}")
             told = status
         await clock.sleep(every)
