@@ -15,12 +15,18 @@ import pytest
 
 from tests.cli.serves import DOCUMENT, FLEET, PLAIN, certificate, serves
 
+# Waits until somebody lets it go on.
+REBOOT = """
+echo begun >> {folder}/ledger
+while [ ! -e {folder}/go ]; do sleep 0.05; done
+echo done >> {folder}/ledger
+"""
 DRIVER = """
 [driver]
 kind = "command"
 state_directory = "{folder}/impacts"
 [driver.commands]
-reboot = ["sh", "-c", "echo begun >> {folder}/ledger; sleep 1; echo done >> {folder}/ledger"]
+reboot = ["sh", "{folder}/reboot"]
 """
 
 
@@ -184,12 +190,14 @@ def test_whoever_ends_it_twice_does_not_wait(tmp_path):
 def test_impacts_go_on_when_it_ends(tmp_path):
     """The command of the driver ends after the control plane, and was run once."""
     ledger = tmp_path / "ledger"
+    (tmp_path / "reboot").write_text(REBOOT.format(folder=tmp_path))
     with serves(tmp_path, PLAIN + DRIVER) as it:
         it.call("PUT", "/v1/fleet", FLEET)
         assert restart(it).status == 202
         until(ledger.exists)
         assert it.end() == 0
         assert ledger.read_text() == "begun\n"
+    (tmp_path / "go").touch()
     until(lambda: ledger.read_text() == "begun\ndone\n")
     with serves(tmp_path, PLAIN + DRIVER) as again:
         until(lambda: ended(again))

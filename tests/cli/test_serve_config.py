@@ -1,5 +1,6 @@
 """The file of `serve`: what is in it, what is refused in which words; what deploy/ has of it."""
 
+import logging
 import os
 import shutil
 import subprocess
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fairnotice.cli.serve_config import is_routable, read
+from fairnotice.cli.serve_config import read
 from fairnotice.cli.serve_reload import RELOADED, Reload
+from fairnotice.control.holders import is_routable
 from fairnotice.control.running import Entrance, Place
 from fairnotice.errors import UsageError
 from fairnotice.metadata.rate import rate_of
@@ -161,6 +163,17 @@ def test_metadata_is_not_served_to_other_networks_unasked(tmp_path, host, routab
 # ---- Reloading ----
 
 
+@pytest.fixture
+def _logs_as_they_were():
+    root, server = logging.getLogger(), logging.getLogger("uvicorn")
+    before = root.level, server.level, list(root.handlers)
+    yield
+    root.setLevel(before[0])
+    server.setLevel(before[1])
+    root.handlers[:] = before[2]
+
+
+@pytest.mark.usefixtures("_logs_as_they_were")
 def test_a_reload_reaches_the_endpoint_and_the_law(tmp_path):
     """The rate of VMs, and how long what is over is remembered, in the fleet too."""
     with serving() as served:

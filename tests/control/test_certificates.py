@@ -85,7 +85,7 @@ def test_it_is_looked_at_by_itself(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("days", [9, 9_000, 20_000])
-def test_its_end_is_read_as_it_is_written(tmp_path, days):
+def test_its_end_is_read_as_it_is_written(tmp_path, caplog, days):
     """In two digits of a year or, from 2050 on, in four."""
     made, key = certificate(tmp_path, days=days)
     written = ssl._ssl._test_decode_cert(str(made))["notAfter"]
@@ -94,6 +94,7 @@ def test_its_end_is_read_as_it_is_written(tmp_path, days):
     clock = ManualClock()
     clock.set_wall(expected - timedelta(seconds=90))
     assert Certificates(Pair(made, key), clock).expires_seconds == 90
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def test_what_is_no_pair_is_said(tmp_path):

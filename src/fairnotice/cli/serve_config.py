@@ -5,7 +5,6 @@ The shapes below are the file: a table each, a key each. docs/reference/serve.md
 
 import os
 from collections.abc import Callable, Iterator
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -14,7 +13,7 @@ from msgspec import Meta, field
 
 from fairnotice.cli import settings
 from fairnotice.control import certificates
-from fairnotice.control.holders import is_loopback
+from fairnotice.control.holders import is_loopback, is_routable
 from fairnotice.control.running import Place
 from fairnotice.control.shapes import Body
 from fairnotice.control.toml_tables import converted, parsed
@@ -285,15 +284,6 @@ def _metadata_is_not_exposed(config: ServeConfig) -> None:
             f"metadata.listen is {place}, which other networks can reach, and VMs are known by "
             "their address alone: choose 169.254.169.254:80, or say `routable = true`"
         )
-
-
-def is_routable(host: str) -> bool:
-    """Whether more than this machine and its links may reach this address."""
-    try:
-        found = ip_address(host.partition("%")[0])
-    except ValueError:
-        return host != "localhost"
-    return not (found.is_loopback or found.is_link_local)
 
 
 def _cluster_fits(config: ServeConfig) -> None:

@@ -15,6 +15,7 @@ log = logging.getLogger(__name__)
 
 # Whatever renews certificates does it days before they expire.
 LOOK_EVERY_SECONDS = 10.0
+LATE_SECONDS = 7 * 86_400
 
 
 class Pair(NamedTuple):
@@ -42,6 +43,7 @@ class Certificates:
         self.context = load(pair).context
         # Asked at the start of each connection, also of those that name nobody.
         self.context.sni_callback = self._choose
+        self._say()
 
     def _choose(self, connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
         connection.context = self._loaded.context
@@ -60,7 +62,12 @@ class Certificates:
         except UsageError as error:
             log.warning("the certificate is kept as it was: %s", error)
         else:
-            log.info("the certificate is good until %s", self._loaded.expires_at)
+            self._say()
+
+    def _say(self) -> None:
+        late = self.expires_seconds < LATE_SECONDS
+        level = logging.WARNING if late else logging.INFO
+        log.log(level, "the certificate is good until %s", self._loaded.expires_at)
 
     def look(self) -> None:
         """Take the files again where they are others than they were."""
