@@ -140,7 +140,11 @@ class DriverTable(Body):
         field(default_factory=list)
     )
     state_directory: Annotated[
-        str, Meta(description="absolute path where it is written down what has begun")
+        str,
+        Meta(
+            description="absolute path where it is written down what has begun; of several control "
+            "planes, on a disk that they share, unless `outcome` knows"
+        ),
     ] = ""
     limit_seconds: Annotated[Seconds, Meta(description="no impact's command runs for longer")] = (
         _COMMAND.limit_seconds
