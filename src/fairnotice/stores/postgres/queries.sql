@@ -19,13 +19,14 @@ SELECT
 -- The number of the last migration that was applied.
 SELECT schema_version FROM fairnotice.service;
 
--- name: back_up
--- Keep the tables as they were before a migration.
+-- name: make_room
+-- Where the tables are kept as they were before a migration; an earlier try of it is gone.
 DROP SCHEMA IF EXISTS {backup} CASCADE;
 CREATE SCHEMA {backup};
-CREATE TABLE {backup}.service AS TABLE fairnotice.service;
-CREATE TABLE {backup}.fleet AS TABLE fairnotice.fleet;
-CREATE TABLE {backup}.journal AS TABLE fairnotice.journal;
+
+-- name: back_up
+-- Keep one table as it was before a migration.
+CREATE TABLE {backup}.{table} AS TABLE fairnotice.{table};
 
 -- name: begin_epoch
 -- Take the lead.
