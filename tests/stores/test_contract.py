@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from fairnotice.errors import UsageError
+from fairnotice.stores.copies import FleetRow, Pieces
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.opening import open_store
 from fairnotice.stores.store import Line, Loaded
@@ -126,6 +127,29 @@ class TellsBackwards(MemoryStore):
         return super().history(about)[::-1]
 
 
+class CopiesLazily(MemoryStore):
+    def copy(self):
+        copy = super().copy()
+        return copy._replace(pieces=Pieces(self._lazy(copy.pieces)))
+
+    def _lazy(self, pieces):
+        yield next(pieces)
+        later = super().copy().pieces
+        next(later)
+        yield from later
+
+
+class CopiesNoJournal(MemoryStore):
+    def copy(self):
+        copy = super().copy()
+        return copy._replace(pieces=Pieces(row for row in copy.pieces if type(row) is FleetRow))
+
+
+class FillsOver(MemoryStore):
+    def fill(self, copy):
+        self._revision = copy.revision
+
+
 class NeverWakes(MemoryStore):
     def wait_beyond(self, revision, seconds):
         before = super().wait_beyond(revision, 0)
@@ -164,6 +188,9 @@ BROKEN = [
     ForgetsTwice,
     TellsOfScopes,
     TellsBackwards,
+    CopiesLazily,
+    CopiesNoJournal,
+    FillsOver,
     NeverWakes,
     DoesNotWait,
     RoundsInstants,

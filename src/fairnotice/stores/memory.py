@@ -1,15 +1,18 @@
 """A store that remembers as long as the process lives: for tests, simulations and trying out."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from threading import Condition
 from typing import Any
 
 from fairnotice.engine.changes import Change, EventAnnounced, Removal, Row
-from fairnotice.stores import rows
-from fairnotice.stores.sql import event_of, refused
+from fairnotice.stores import rows, sql
+from fairnotice.stores.copies import AnyRow, AuditRow, Copy, FleetRow, JournalRow, Pieces, TokenRow
 from fairnotice.stores.store import Line, Loaded
+
+# It has no tables; its rows are those of the newest schema.
+SCHEMA = sql.read_migrations("fairnotice.stores.sqlite")[-1].number
 
 
 class MemoryStore:
@@ -24,6 +27,8 @@ class MemoryStore:
         self._feed_from = 0
         self._rows: dict[tuple[str, str], Row] = {}
         self._journal: list[Line] = []
+        self._tokens: list[TokenRow] = []
+        self._audit: list[AuditRow] = []
 
     def lead(self) -> int:
         """Take the lead: a new epoch."""
@@ -40,7 +45,9 @@ class MemoryStore:
         """Write the rows and the journal."""
         with self._moved:
             if (epoch, after) != (self._epoch, self._revision):
-                raise refused(epoch, after, found_epoch=self._epoch, found_revision=self._revision)
+                raise sql.refused(
+                    epoch, after, found_epoch=self._epoch, found_revision=self._revision
+                )
             # Found for all of them first: where one is no row, none is written.
             keys = [(rows.kind_of(change.row), rows.id_of(change.row)) for change in changes]
             for key, change in zip(keys, changes, strict=True):
@@ -67,7 +74,7 @@ class MemoryStore:
     def history(self, about: str) -> list[Line]:
         """The story of one thing, oldest first."""
         with self._moved:
-            event = event_of(about)
+            event = sql.event_of(about)
             if event is not None:
                 about = self._story_of_event(event)
             return [
@@ -97,6 +104,37 @@ class MemoryStore:
             self._journal = kept
             return len(forgotten)
 
+    def copy(self) -> Copy:
+        """Everything as it is now."""
+        with self._moved:
+            found = _copied(dict(self._rows), list(self._journal), [*self._tokens, *self._audit])
+            return Copy(SCHEMA, self._epoch, self._revision, self._recorded_at, Pieces(found))
+
+    def fill(self, copy: Copy) -> None:
+        """Take over a copy."""
+        pieces = list(copy.pieces)
+        with self._moved:
+            if self._revision or self._tokens or self._audit:
+                raise sql.not_empty("in memory")
+            for piece in pieces:
+                self._take(piece)
+            self._epoch = max(self._epoch, copy.epoch)
+            self._revision = self._feed_from = copy.revision
+            self._recorded_at = copy.recorded_at
+            self._moved.notify_all()
+
+    def _take(self, piece: AnyRow) -> None:
+        if isinstance(piece, FleetRow):
+            self._rows[piece.kind, piece.id] = rows.decode(piece.kind, piece.body)
+        elif isinstance(piece, JournalRow):
+            at = datetime.fromisoformat(piece.at)
+            change = rows.change_from(piece.what, at, piece.body)
+            self._journal.append(Line(piece.revision, change))
+        elif isinstance(piece, TokenRow):
+            self._tokens.append(piece)
+        else:
+            self._audit.append(piece)
+
     def wait_beyond(self, revision: int, seconds: float) -> int:
         """Wait until the journal is beyond this revision, or so long; where it is now."""
         with self._moved:
@@ -105,6 +143,29 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _copied(
+    state: dict[tuple[str, str], Row], journal: list[Line], more: list[TokenRow | AuditRow]
+) -> Iterator[AnyRow]:
+    for (kind, id_), row in state.items():
+        yield FleetRow(kind, id_, rows.encode(row))
+    yield from map(_journal_row, journal)
+    yield from more
+
+
+def _journal_row(line: Line) -> JournalRow:
+    row = line.change.row
+    return JournalRow(
+        line.revision,
+        sql.instant(line.change.at),
+        type(line.change).__name__,
+        rows.kind_of(row),
+        rows.id_of(row),
+        rows.about(row),
+        _lasting(line),
+        rows.encode(row),
+    )
 
 
 def _lasting(line: Line) -> bool:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from fairnotice.engine.changes import Change, Row
+from fairnotice.stores.copies import Copied
 
 
 class Loaded(NamedTuple):
@@ -30,7 +31,7 @@ class Line(NamedTuple):
     change: Change[Any]
 
 
-class Store(Protocol):
+class Store(Copied, Protocol):
     """What remembers a fleet."""
 
     def lead(self) -> int:

@@ -32,9 +32,10 @@ from fairnotice.engine.changes import (
     VmDeclared,
     VmRemoved,
 )
-from fairnotice.errors import JournalMoved, LeadLost
+from fairnotice.errors import JournalMoved, LeadLost, UsageError
 from fairnotice.model import Node
-from fairnotice.stores.rows import CHANGES, id_of, kind_of, row_type_of
+from fairnotice.stores.copies import FleetRow, JournalRow
+from fairnotice.stores.rows import CHANGES, change_from, decode, id_of, kind_of, row_type_of
 from fairnotice.stores.store import Line, Store
 from fairnotice.testing import sample_rows as sample
 from fairnotice.testing.sample_rows import START
@@ -60,6 +61,8 @@ def check_store(make_store: Callable[[], Store]) -> None:
         _a_load_is_one_instant,
         _followers_read_on,
         _histories_are_told,
+        _a_copy_is_one_instant,
+        _only_an_empty_store_is_filled,
         _waiting_ends,
         _old_lines_are_forgotten,
     ):
@@ -364,6 +367,39 @@ def _histories_are_told(make_store: Callable[[], Store]) -> None:
             leader.store.history(f"scope:{sample.SCOPE.name}") == [], "scopes have no history."
         )
         _promise(leader.store.history("vm:nobody") == [], "who is unknown has an empty history.")
+
+
+def _a_copy_is_one_instant(make_store: Callable[[], Store]) -> None:
+    with _leading(make_store) as leader:
+        store, before = leader.store, list(leader.rows.values())
+        copy = store.copy()
+        pieces = [next(copy.pieces)]
+        ended = leader.revision, leader.recorded_at
+        leader.commit(NodeDeclared(START, Node("while-copying")))
+        pieces.extend(copy.pieces)
+        found = [decode(piece.kind, piece.body) for piece in pieces if isinstance(piece, FleetRow)]
+        _promise(found == before, "the rows of a copy are of one instant, in their order.")
+        _promise((copy.revision, copy.recorded_at) == ended, "a copy says where it ended.")
+        lines = [
+            Line(piece.revision, change_from(piece.what, START.fromisoformat(piece.at), piece.body))
+            for piece in pieces
+            if isinstance(piece, JournalRow)
+        ]
+        wanted = _lines(store, 0, len(lines))
+        _promise(lines == wanted and len(lines) == ended[0], "a copy has the journal.")
+
+
+def _only_an_empty_store_is_filled(make_store: Callable[[], Store]) -> None:
+    with _leading(make_store) as leader:
+        copy = leader.store.copy()
+        try:
+            leader.store.fill(copy)
+        except UsageError:
+            leader.compare("After a copy that was refused")
+        else:
+            _promise(kept=False, sentence="fill is refused where something is held.")
+        finally:
+            copy.pieces.close()
 
 
 def _waiting_ends(make_store: Callable[[], Store]) -> None:

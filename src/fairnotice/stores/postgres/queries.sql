@@ -100,3 +100,53 @@ RETURNING revision;
 -- name: move_feed
 -- Say from where on the journal has every line.
 UPDATE fairnotice.service SET feed_from = greatest(feed_from, %s);
+
+-- name: copy_rows
+-- The whole state, as it is copied.
+SELECT kind, id, body FROM fairnotice.fleet ORDER BY position;
+
+-- name: copy_lines
+-- The whole journal, as it is copied.
+SELECT revision, at, what, kind, id, about, lasting, body FROM fairnotice.journal
+ORDER BY revision;
+
+-- name: copy_tokens
+-- All tokens, as they are copied.
+SELECT id, changed, body FROM fairnotice.token ORDER BY id;
+
+-- name: copy_audit
+-- The whole audit, as it is copied.
+SELECT at, body FROM fairnotice.audit ORDER BY number;
+
+-- name: hold_service
+-- Keep everybody else from leading and committing until this transaction ends.
+SELECT FROM fairnotice.service FOR UPDATE;
+
+-- name: holds_something
+-- Whether anything was ever written here.
+SELECT
+    (SELECT revision FROM fairnotice.service) > 0
+    OR EXISTS (SELECT FROM fairnotice.token)
+    OR EXISTS (SELECT FROM fairnotice.audit);
+
+-- name: fill_rows
+-- Take over rows of the state.
+COPY fairnotice.fleet (position, kind, id, body) FROM STDIN;
+
+-- name: fill_lines
+-- Take over lines of the journal.
+COPY fairnotice.journal (revision, at, what, kind, id, about, lasting, body) FROM STDIN;
+
+-- name: fill_tokens
+-- Take over tokens.
+COPY fairnotice.token (id, changed, body) FROM STDIN;
+
+-- name: fill_audit
+-- Take over what people asked for.
+COPY fairnotice.audit (at, body) FROM STDIN;
+
+-- name: fill_service
+-- Go on where a copy ended; no line before that is there for those who follow.
+UPDATE fairnotice.service
+SET epoch = greatest(epoch, %(epoch)s), revision = %(revision)s, recorded_at = %(recorded_at)s,
+    feed_from = %(revision)s;

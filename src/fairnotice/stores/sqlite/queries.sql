@@ -61,3 +61,40 @@ DELETE FROM journal WHERE revision = ?;
 -- name: move_feed
 -- Say from where on the journal has every line.
 UPDATE service SET feed_from = max(feed_from, ?);
+
+-- name: copy_rows
+-- The whole state, as it is copied.
+SELECT kind, id, body FROM fleet ORDER BY position;
+
+-- name: copy_lines
+-- The whole journal, as it is copied.
+SELECT revision, at, what, kind, id, about, lasting, body FROM journal ORDER BY revision;
+
+-- name: copy_tokens
+-- All tokens, as they are copied.
+SELECT id, changed, body FROM token ORDER BY id;
+
+-- name: copy_audit
+-- The whole audit, as it is copied.
+SELECT at, body FROM audit ORDER BY number;
+
+-- name: holds_something
+-- Whether anything was ever written here.
+SELECT
+    (SELECT revision FROM service) > 0
+    OR EXISTS (SELECT 1 FROM token)
+    OR EXISTS (SELECT 1 FROM audit);
+
+-- name: fill_token
+-- Take over a token.
+INSERT INTO token (id, changed, body) VALUES (?, ?, ?);
+
+-- name: fill_audit
+-- Take over what somebody asked for.
+INSERT INTO audit (at, body) VALUES (?, ?);
+
+-- name: fill_service
+-- Go on where a copy ended; no line before that is there for those who follow.
+UPDATE service
+SET epoch = max(epoch, :epoch), revision = :revision, recorded_at = :recorded_at,
+    feed_from = :revision;
