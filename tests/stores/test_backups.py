@@ -11,12 +11,13 @@ from fairnotice.engine import commands as ask
 from fairnotice.errors import UsageError
 from fairnotice.metadata.board import _answers
 from fairnotice.stores import backups
+from fairnotice.stores.access import Audited, Token
 from fairnotice.stores.backups import LEAP, Backup
-from fairnotice.stores.copies import AuditRow, Copy, Pieces, TokenRow
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.opening import open_store
 from fairnotice.testing.conducted import ConductedStage
 from fairnotice.testing.manual_clock import DEFAULT_START
+from fairnotice.words import TokenRole
 from tests.engine.story import DB, OPERATOR, USER, WEB, sample
 from tests.house import ROOT
 from tests.stores.stories import Leading, bulk, nodes
@@ -24,8 +25,26 @@ from tests.stores.stories import Leading, bulk, nodes
 TAKEN_AT = DEFAULT_START + timedelta(hours=1)
 LATER = TAKEN_AT + timedelta(hours=2)
 SORTS = ["memory", "sqlite", "postgres"]
-TOKEN = TokenRow("abc", 3, '{"hash":"ü\\\\n"}')
-AUDIT = [AuditRow(f"2026-01-01T00:00:0{n}.000001+00:00", f'["asked",{n}]') for n in range(3)]
+TOKEN = Token(
+    id="abc",
+    name="ü \\n",
+    role=TokenRole.ADMIN,
+    secret_hash="0" * 64,
+    created_at=DEFAULT_START,
+    created_by="olga",
+)
+AUDITED = [
+    Audited(
+        at=DEFAULT_START + timedelta(microseconds=number),
+        token=TOKEN.id,
+        name="olga",
+        source="192.0.2.1",
+        method="PUT",
+        path="/v1/fleet",
+        status=202,
+    )
+    for number in range(3)
+]
 
 
 @pytest.fixture
@@ -51,9 +70,8 @@ def opens(request, tmp_path):
 
 def filled(store):
     """A store with a story behind it, tokens and an audit."""
-    # Only a copy brings tokens and audit along without those who write them.
-    pieces = iter((TOKEN, *AUDIT))
-    store.fill(Copy(backups.SCHEMA, 5, 0, None, Pieces(pieces)))
+    store.add_token(TOKEN)
+    store.add_audit(AUDITED)
     leading = Leading(store)
     leading.commit(*bulk(5_100))
     for name in ("a", "b", 'it\'s \\ "ü🦜"\u2028'):
@@ -95,6 +113,8 @@ def test_from_any_store_to_any_other(opens, of, to):
     assert [line.change for line in target.history("node:a")] == [
         line.change for line in source.history("node:a")
     ]
+    assert target.tokens() == source.tokens()
+    assert target.audit(10) == source.audit(10)
     Leading(target).declare("c")
     assert nodes(target) == [*nodes(source), "c"]
     source.close()
@@ -131,7 +151,7 @@ def test_only_an_empty_database_is_filled(opens, sort):
     data = taken(source)
     used, with_token = opens(sort)("used"), opens(sort)("with-token")
     filled(used)
-    with_token.fill(Copy(backups.SCHEMA, 0, 0, None, Pieces(iter((TOKEN,)))))
+    with_token.add_token(TOKEN)
 
     for store in (used, with_token):
         before = content(store)

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from fairnotice.stores import backups
 from fairnotice.stores.opening import open_store
-from tests.stores.test_backups import AUDIT, TAKEN_AT, TOKEN
+from tests.stores.test_backups import AUDITED, TAKEN_AT, TOKEN
 
 
 def main(folder):
@@ -23,13 +23,9 @@ def main(folder):
         path = Path(scratch) / "fleet.db"
         with closing(sqlite3.connect(path)) as connection:
             connection.executescript((folder / "schema-3-sqlite.sql").read_text("utf-8"))
-        open_store(f"sqlite:{path}").close()
-        with closing(sqlite3.connect(path)) as connection, connection:
-            token = (TOKEN.id, TOKEN.changed, TOKEN.body)
-            connection.execute("INSERT INTO token VALUES (?, ?, ?)", token)
-            audit = [(row.at, row.body) for row in AUDIT]
-            connection.executemany("INSERT INTO audit (at, body) VALUES (?, ?)", audit)
         with closing(open_store(f"sqlite:{path}")) as store:
+            store.add_token(TOKEN)
+            store.add_audit(AUDITED)
             data = b"".join(backups.written(store.copy(), TAKEN_AT))
     (folder / "backup-1.gz").write_bytes(data)
 

@@ -12,8 +12,8 @@ _QUERIES = sql.read_queries(__package__)
 _FILLING: dict[type, str] = {
     FleetRow: _QUERIES["keep_row"],
     JournalRow: _QUERIES["add_line"],
-    TokenRow: _QUERIES["fill_token"],
-    AuditRow: _QUERIES["fill_audit"],
+    TokenRow: _QUERIES["keep_token"],
+    AuditRow: _QUERIES["add_audit"],
 }
 
 

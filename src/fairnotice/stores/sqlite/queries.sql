@@ -62,6 +62,32 @@ DELETE FROM journal WHERE revision = ?;
 -- Say from where on the journal has every line.
 UPDATE service SET feed_from = max(feed_from, ?);
 
+-- name: tokens
+-- Every token there ever was, and when it last changed.
+SELECT changed, body FROM token;
+
+-- name: tokens_changed
+-- Whether any token has changed.
+SELECT coalesce(max(changed), 0) FROM token;
+
+-- name: keep_token
+-- Write a token.
+INSERT INTO token (id, changed, body) VALUES (?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET changed = excluded.changed, body = excluded.body;
+
+-- name: add_audit
+-- Write one line of the audit.
+INSERT INTO audit (at, body) VALUES (?, ?);
+
+-- name: audit
+-- Lines of the audit, the newest first.
+SELECT number, body FROM audit
+WHERE
+    (:before IS NULL OR number < :before)
+    AND (:since IS NULL OR at >= :since)
+    AND (:who IS NULL OR :who IN (json_extract(body, '$.name'), json_extract(body, '$.token')))
+ORDER BY number DESC LIMIT :limit;
+
 -- name: copy_rows
 -- The whole state, as it is copied.
 SELECT kind, id, body FROM fleet ORDER BY position;
@@ -84,14 +110,6 @@ SELECT
     (SELECT revision FROM service) > 0
     OR EXISTS (SELECT 1 FROM token)
     OR EXISTS (SELECT 1 FROM audit);
-
--- name: fill_token
--- Take over a token.
-INSERT INTO token (id, changed, body) VALUES (?, ?, ?);
-
--- name: fill_audit
--- Take over what somebody asked for.
-INSERT INTO audit (at, body) VALUES (?, ?);
 
 -- name: fill_service
 -- Go on where a copy ended; no line before that is there for those who follow.
