@@ -111,6 +111,8 @@ async def _answered(route: Route, call: Call, request: Request, keys: Keys) -> R
         result = await result
     if isinstance(result, Refusal):
         raise _Refused(problems.of_refusal(result))
+    if isinstance(result, Response):
+        return result
     answer = result if isinstance(result, bytes) else msgspec.json.encode(result)
     if key is not None and ours:
         keys.keep(key, asked, answer)

@@ -89,6 +89,8 @@ class Route(NamedTuple):
     # What {name}, or each thing of the list, or each of the body's `vms` is: a token with limits
     # may ask for those within them. Where nothing is said, it may not ask at all.
     reach: Reach = Reach.CLOUD
+    # What is answered, where that is no JSON: `handle` then returns the whole answer.
+    media_type: str = "application/json"
 
 
 def page(call: Call, table: str, key: str, **more: object) -> dict[str, Any]:
