@@ -1,6 +1,7 @@
 """Every store keeps every promise of the port, and the proof can fail."""
 
 import sys
+from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
@@ -207,6 +208,11 @@ class AuditsEverybody(MemoryStore):
         return super().audit(limit, **{**which, "who": None})
 
 
+class ForgetsTheWholeAudit(MemoryStore):
+    def forget_audit(self, _):
+        return super().forget_audit(datetime.max.replace(tzinfo=UTC))
+
+
 BROKEN = [
     ForgetsTheEpoch,
     TakesAnyEpoch,
@@ -236,6 +242,7 @@ BROKEN = [
     RevokesAgain,
     AuditsForwards,
     AuditsEverybody,
+    ForgetsTheWholeAudit,
 ]
 
 

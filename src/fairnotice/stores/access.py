@@ -97,6 +97,10 @@ class Access(Protocol):
         """Up to so many lines, the newest first: before this number, of this name or token id."""
         ...
 
+    def forget_audit(self, before: datetime) -> int:
+        """Delete some lines that are older; how many. Called again until it says 0."""
+        ...
+
 
 # ---- As text ----
 

@@ -202,6 +202,13 @@ class MemoryStore:
         )
         return list(islice(found, limit))
 
+    def forget_audit(self, before: datetime) -> int:
+        """Delete the lines that are older."""
+        with self._moved:
+            known = len(self._audit)
+            self._audit = [line for line in self._audit if line.audited.at >= before]
+            return known - len(self._audit)
+
     def close(self) -> None:
         """Nothing to let go of."""
 

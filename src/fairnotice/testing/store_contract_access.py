@@ -120,9 +120,20 @@ def _the_audit_is_told_backwards(make_store: Callable[[], Store]) -> None:
             promise(store.audit(9, who=who) == mine != [], "lines are told by name and by token")
 
 
+def _old_lines_of_the_audit_are_forgotten(make_store: Callable[[], Store]) -> None:
+    with _open(make_store) as store:
+        before = store.audit(100)
+        instant = before[1].audited.at
+        forgotten = sum(iter(lambda: store.forget_audit(instant), 0))
+        promise(forgotten == len(before) - 2, "forget_audit says how many lines it deleted")
+    with _open(make_store) as store:
+        promise(store.audit(100) == before[:2], "lines before an instant are forgotten, no others")
+
+
 PROMISES: tuple[Callable[[Callable[[], Store]], None], ...] = (
     _tokens_come_back,
     _names_of_tokens_are_taken_for_ever,
     _revoked_tokens_stay_revoked,
     _the_audit_is_told_backwards,
+    _old_lines_of_the_audit_are_forgotten,
 )

@@ -85,3 +85,9 @@ class PostgresAccess:
         asked = {"limit": limit, "before": before, "who": who, "since": since}
         with self._door("audit"):
             return access.audit_from(self._usable().execute(_QUERIES["audit"], asked))
+
+    def forget_audit(self, before: datetime) -> int:
+        """Delete some lines that are older."""
+        with self._door("forget_audit"):
+            found = self._usable().execute(_QUERIES["remove_audit"], (before, sql.FORGET_LINES))
+            return found.rowcount

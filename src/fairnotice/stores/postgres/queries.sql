@@ -135,6 +135,11 @@ WHERE
     )
 ORDER BY number DESC LIMIT %(limit)s;
 
+-- name: remove_audit
+-- Forget some lines of the audit that are older than this.
+DELETE FROM fairnotice.audit
+WHERE number IN (SELECT number FROM fairnotice.audit WHERE at < %s LIMIT %s);
+
 -- name: copy_rows
 -- The whole state, as it is copied.
 SELECT kind, id, body FROM fairnotice.fleet ORDER BY position;

@@ -73,6 +73,17 @@ class SqliteAccess:
         with self._reading("audit") as connection:
             return access.audit_from(connection.execute(_QUERIES["audit"], asked))
 
+    def forget_audit(self, before: datetime) -> int:
+        """Delete some lines that are older."""
+        which = (sql.instant(before), sql.FORGET_LINES)
+        # Looked for first: a transaction that may write is not begun for nothing.
+        with self._reading("forget_audit") as connection:
+            old = connection.execute(_QUERIES["old_audit"], which).fetchall()
+        if old:
+            with self._writing("forget_audit") as connection:
+                connection.executemany(_QUERIES["remove_audit"], old)
+        return len(old)
+
 
 def _tokens(connection: sqlite3.Connection) -> KnownTokens:
     return access.tokens_from(connection.execute(_QUERIES["tokens"]))

@@ -88,6 +88,14 @@ WHERE
     AND (:who IS NULL OR :who IN (json_extract(body, '$.name'), json_extract(body, '$.token')))
 ORDER BY number DESC LIMIT :limit;
 
+-- name: old_audit
+-- Some lines of the audit that are older than this.
+SELECT number FROM audit WHERE at < ? LIMIT ?;
+
+-- name: remove_audit
+-- Forget one line of the audit.
+DELETE FROM audit WHERE number = ?;
+
 -- name: copy_rows
 -- The whole state, as it is copied.
 SELECT kind, id, body FROM fleet ORDER BY position;
