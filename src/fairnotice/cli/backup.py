@@ -29,14 +29,17 @@ def add(subparsers: Subparsers) -> None:
     summary = "keep everything that is remembered in a file, while the service runs"
     parser = leaf(subparsers, "backup", _back_up, summary, lines)
     parser.add_argument("file", metavar="FILE", help="where to; - for standard output")
-    parser.add_argument("--store", metavar="URL", help="of this store, and not by a control plane")
+    # Under another name, since the setting `store` is where `up` keeps what it knows.
+    parser.add_argument(
+        "--store", dest="database", metavar="URL", help="of this store, and not by a control plane"
+    )
 
 
 def _back_up(session: Session) -> int:
     options = session.options
-    if options.store is None:
+    if options.database is None:
         return _write(session, session.remote.pieces("v1", "backup"))
-    with closing(open_store(options.store)) as store:
+    with closing(open_store(options.database)) as store:
         return _write(session, written(store.copy(), session.clock.wall()))
 
 

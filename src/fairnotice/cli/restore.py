@@ -29,12 +29,14 @@ def add(subparsers: Subparsers) -> None:
     summary = "make an empty database what a backup holds"
     parser = leaf(subparsers, "restore", _restore, summary, lines)
     parser.add_argument("file", metavar="FILE", help="a backup; - for standard input")
-    parser.add_argument("--store", metavar="URL", required=True, help="a new, empty database")
+    parser.add_argument(
+        "--store", dest="database", metavar="URL", required=True, help="a new, empty database"
+    )
 
 
 def _restore(session: Session) -> int:
     options = session.options
-    if options.store == "memory:":
+    if options.database == "memory:":
         raise UsageError("What is in memory is gone with this command: name a database.")
     if options.file == STANDARD:
         found = _filled(session, sys.stdin.buffer, "standard input")
@@ -50,7 +52,7 @@ def _restore(session: Session) -> int:
 def _filled(session: Session, file: IO[bytes], name: str) -> Summary:
     # Looked at before a database is made for it.
     backup = Backup(file, name)
-    with closing(open_store(session.options.store)) as store:
+    with closing(open_store(session.options.database)) as store:
         return restore(backup, store, session.clock.wall())
 
 
