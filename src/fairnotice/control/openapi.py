@@ -8,7 +8,7 @@ import msgspec
 from fairnotice import __version__
 from fairnotice.control import problems
 from fairnotice.control.keys import KEY_CHARACTERS_MAX
-from fairnotice.control.routes import After, Memory, Route
+from fairnotice.control.route import After, Memory, Route
 from fairnotice.control.shapes import Line, Problem
 
 REFERENCE = "#/components/schemas/{name}"
