@@ -3,8 +3,10 @@
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 from fairnotice.errors import UsageError
+from fairnotice.stores.access import KnownTokens
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.opening import open_store
 from fairnotice.stores.store import Line, Loaded
@@ -147,6 +149,40 @@ class RoundsInstants(MemoryStore):
         ]
 
 
+class LendsNames(MemoryStore):
+    def add_token(self, token):
+        self._keep_token(token)
+        return True
+
+
+class LosesTokens(MemoryStore):
+    def close(self):
+        self._tokens = KnownTokens(0, [])
+
+
+class HidesChangesOfTokens(MemoryStore):
+    def tokens_changed(self):
+        return len(self._tokens.tokens)
+
+
+class RevokesAgain(MemoryStore):
+    def revoke_token(self, id_, at):
+        for token in self._tokens.tokens:
+            if token.id == id_:
+                self._keep_token(replace(token, revoked_at=at))
+        return next((token for token in self._tokens.tokens if token.id == id_), None)
+
+
+class AuditsForwards(MemoryStore):
+    def audit(self, limit, **which):
+        return super().audit(limit, **which)[::-1]
+
+
+class AuditsEverybody(MemoryStore):
+    def audit(self, limit, **which):
+        return super().audit(limit, **{**which, "who": None})
+
+
 BROKEN = [
     ForgetsTheEpoch,
     TakesAnyEpoch,
@@ -167,6 +203,12 @@ BROKEN = [
     NeverWakes,
     DoesNotWait,
     RoundsInstants,
+    LendsNames,
+    LosesTokens,
+    HidesChangesOfTokens,
+    RevokesAgain,
+    AuditsForwards,
+    AuditsEverybody,
 ]
 
 

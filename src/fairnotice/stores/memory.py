@@ -3,11 +3,13 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
 from threading import Condition
 from typing import Any
 
 from fairnotice.engine.changes import Change, EventAnnounced, Removal, Row
-from fairnotice.stores import rows
+from fairnotice.stores import access, rows
+from fairnotice.stores.access import Audited, AuditLine, KnownTokens, Token
 from fairnotice.stores.sql import event_of, refused
 from fairnotice.stores.store import Line, Loaded
 
@@ -24,6 +26,8 @@ class MemoryStore:
         self._feed_from = 0
         self._rows: dict[tuple[str, str], Row] = {}
         self._journal: list[Line] = []
+        self._tokens = KnownTokens(0, [])
+        self._audit: list[AuditLine] = []
 
     def lead(self) -> int:
         """Take the lead: a new epoch."""
@@ -102,6 +106,62 @@ class MemoryStore:
         with self._moved:
             self._moved.wait_for(lambda: self._revision > revision, seconds)
             return self._revision
+
+    # ---- Tokens and the audit ----
+
+    def add_token(self, token: Token) -> bool:
+        """Keep a new token, unless one has or had its name."""
+        with self._moved:
+            new = access.is_new(self._tokens, token)
+            if new:
+                self._keep_token(token)
+            return new
+
+    def revoke_token(self, id_: str, at: datetime) -> Token | None:
+        """Note that a token counts no longer."""
+        with self._moved:
+            token = access.revoked(self._tokens, id_, at)
+            if token is not None and token not in self._tokens.tokens:
+                self._keep_token(token)
+            return token
+
+    def _keep_token(self, token: Token) -> None:
+        changed, before = self._tokens
+        others = [one for one in before if one.id != token.id]
+        tokens = sorted([*others, token], key=lambda one: one.created_at)
+        self._tokens = KnownTokens(changed + 1, tokens)
+
+    def tokens(self) -> KnownTokens:
+        """Every token there ever was."""
+        return self._tokens
+
+    def tokens_changed(self) -> int:
+        """The number that grows with each change of a token."""
+        return self._tokens.changed
+
+    def add_audit(self, audited: Sequence[Audited]) -> None:
+        """Write these lines."""
+        with self._moved:
+            number = self._audit[-1].number if self._audit else 0
+            self._audit += [AuditLine(*one) for one in enumerate(audited, number + 1)]
+
+    def audit(
+        self,
+        limit: int,
+        *,
+        before: int | None = None,
+        who: str | None = None,
+        since: datetime | None = None,
+    ) -> list[AuditLine]:
+        """Up to so many lines, the newest first."""
+        found = (
+            line
+            for line in reversed(self._audit)
+            if (before is None or line.number < before)
+            and (since is None or line.audited.at >= since)
+            and (who is None or who in (line.audited.name, line.audited.token))
+        )
+        return list(islice(found, limit))
 
     def close(self) -> None:
         """Nothing to let go of."""

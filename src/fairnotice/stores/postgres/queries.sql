@@ -99,3 +99,37 @@ RETURNING revision;
 -- name: move_feed
 -- Say from where on the journal has every line.
 UPDATE fairnotice.service SET feed_from = greatest(feed_from, %s);
+
+-- name: tokens
+-- Every token there ever was, and when it last changed.
+SELECT changed, body FROM fairnotice.token;
+
+-- name: tokens_alone
+-- Nobody else changes a token until this transaction is over; reading goes on.
+LOCK TABLE fairnotice.token IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: tokens_changed
+-- Whether any token has changed.
+SELECT coalesce(max(changed), 0) FROM fairnotice.token;
+
+-- name: keep_token
+-- Write a token.
+INSERT INTO fairnotice.token (id, changed, body) VALUES (%s, %s, %s)
+ON CONFLICT (id) DO UPDATE SET changed = excluded.changed, body = excluded.body;
+
+-- name: add_audit
+-- Write lines of the audit.
+INSERT INTO fairnotice.audit (at, body)
+SELECT * FROM unnest(%s::timestamptz[], %s::text[]);
+
+-- name: audit
+-- Lines of the audit, the newest first.
+SELECT number, body FROM fairnotice.audit
+WHERE
+    (%(before)s::bigint IS NULL OR number < %(before)s)
+    AND (%(since)s::timestamptz IS NULL OR at >= %(since)s)
+    AND (
+        %(who)s::text IS NULL
+        OR %(who)s IN (body::jsonb ->> 'name', body::jsonb ->> 'token')
+    )
+ORDER BY number DESC LIMIT %(limit)s;

@@ -20,6 +20,7 @@ from fairnotice.errors import (
 )
 from fairnotice.stores import sql
 from fairnotice.stores.postgres import schema
+from fairnotice.stores.postgres.access import PostgresAccess
 from fairnotice.stores.rows import change_from, decoded
 from fairnotice.stores.store import Line, Loaded
 
@@ -59,7 +60,7 @@ class _Service(NamedTuple):
     feed_from: int
 
 
-class PostgresStore:
+class PostgresStore(PostgresAccess):
     """Rows and journal in the schema `fairnotice` of the database at this URL.
 
     After a failure the next call connects anew, so a store outlives its server's restarts.

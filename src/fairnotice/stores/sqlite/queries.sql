@@ -61,3 +61,29 @@ DELETE FROM journal WHERE revision = ?;
 -- name: move_feed
 -- Say from where on the journal has every line.
 UPDATE service SET feed_from = max(feed_from, ?);
+
+-- name: tokens
+-- Every token there ever was, and when it last changed.
+SELECT changed, body FROM token;
+
+-- name: tokens_changed
+-- Whether any token has changed.
+SELECT coalesce(max(changed), 0) FROM token;
+
+-- name: keep_token
+-- Write a token.
+INSERT INTO token (id, changed, body) VALUES (?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET changed = excluded.changed, body = excluded.body;
+
+-- name: add_audit
+-- Write one line of the audit.
+INSERT INTO audit (at, body) VALUES (?, ?);
+
+-- name: audit
+-- Lines of the audit, the newest first.
+SELECT number, body FROM audit
+WHERE
+    (:before IS NULL OR number < :before)
+    AND (:since IS NULL OR at >= :since)
+    AND (:who IS NULL OR :who IN (json_extract(body, '$.name'), json_extract(body, '$.token')))
+ORDER BY number DESC LIMIT :limit;

@@ -15,6 +15,7 @@ from fairnotice.stores import sql
 from fairnotice.stores.file_lock import FileLock
 from fairnotice.stores.rows import change_from, decoded
 from fairnotice.stores.sqlite import schema
+from fairnotice.stores.sqlite.access import SqliteAccess
 from fairnotice.stores.store import Line, Loaded
 
 _QUERIES = sql.read_queries(__package__)
@@ -50,7 +51,7 @@ class _Service(NamedTuple):
     feed_from: int
 
 
-class SqliteStore:
+class SqliteStore(SqliteAccess):
     """Rows and journal in the SQLite file at `path`, which is made where there is none.
 
     The file is locked for this process (`PATH.lock`) until `close`. After a failure the file is
