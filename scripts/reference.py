@@ -17,7 +17,8 @@ from fairnotice.cli.settings import SETTINGS
 from fairnotice.control import problems
 from fairnotice.control.misfits import shape_at
 from fairnotice.control.openapi import MEANINGS
-from fairnotice.control.routes import ROUTES, Route
+from fairnotice.control.route import Route
+from fairnotice.control.routes import ROUTES
 from fairnotice.testing.conform import SITUATIONS
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"

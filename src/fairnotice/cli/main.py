@@ -44,6 +44,8 @@ GROUPS = {
     "as": Group("fairnotice.cli.as_vm", "run a command as a VM: 169.254.169.254 is its endpoint"),
     "record": Group("fairnotice.cli.record", "keep what a real endpoint answers in a file"),
     "replay": Group("fairnotice.cli.replay", "serve a recording again"),
+    "backup": Group("fairnotice.cli.backup", "keep everything that is remembered in a file"),
+    "restore": Group("fairnotice.cli.restore", "make an empty database what a backup holds"),
     "config": Group("fairnotice.cli.config", "the settings in force, and where each is from"),
     "doctor": Group("fairnotice.cli.doctor", "what is wrong with this installation"),
     "completion": Group("fairnotice.cli.completion", "completion for your shell"),

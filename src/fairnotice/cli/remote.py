@@ -16,6 +16,7 @@ from fairnotice.control.holders import is_loopback
 
 TIMEOUT_SECONDS = 30
 PAGE = 1_000
+PIECE_BYTES = 256 * 1024
 # An id in full; what is shorter is the beginning of one.
 ID_CHARACTERS = 36
 CHOICES_SHOWN = 5
@@ -99,6 +100,16 @@ class Remote:
             for line in response:
                 yield json.loads(line)
         except (OSError, HTTPException, ValueError) as error:
+            raise self._gone(error) from error
+
+    def pieces(self, *path: str) -> Iterator[bytes]:
+        """What is at this path and is no JSON, as it comes; Unreachable where it is cut off."""
+        response = self._open("GET", path, None, None, TIMEOUT_SECONDS)
+        self._checked_status(response)
+        try:
+            while piece := response.read(PIECE_BYTES):
+                yield piece
+        except (OSError, HTTPException) as error:
             raise self._gone(error) from error
 
     def id_of(self, kind: str, begins: str) -> str:

@@ -445,7 +445,7 @@ class Conductor:
         return self._store.forget(
             journal_before=now - timedelta(days=self.timing.journal_days),
             history_before=now - timedelta(days=self.timing.history_days),
-        )
+        ) or self._store.forget_audit(now - timedelta(days=self.timing.audit_days))
 
     # ---- The store's thread ----
 

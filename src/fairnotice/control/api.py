@@ -18,7 +18,8 @@ from fairnotice.control.feeding import feed_lines
 from fairnotice.control.fleet_body import FleetBody
 from fairnotice.control.keys import KEY_CHARACTERS_MAX, Keys
 from fairnotice.control.openapi import openapi
-from fairnotice.control.routes import ROUTES, After, Call, Memory, Route
+from fairnotice.control.route import After, Call, Memory, Route
+from fairnotice.control.routes import ROUTES
 from fairnotice.control.service import Service, Who
 from fairnotice.engine import Refusal
 from fairnotice.errors import Unavailable
@@ -110,6 +111,8 @@ async def _answered(route: Route, call: Call, request: Request, keys: Keys) -> R
         result = await result
     if isinstance(result, Refusal):
         raise _Refused(problems.of_refusal(result))
+    if isinstance(result, Response):
+        return result
     answer = result if isinstance(result, bytes) else msgspec.json.encode(result)
     if key is not None and ours:
         keys.keep(key, asked, answer)

@@ -8,7 +8,7 @@ import msgspec
 from fairnotice import __version__
 from fairnotice.control import problems
 from fairnotice.control.keys import KEY_CHARACTERS_MAX
-from fairnotice.control.routes import After, Memory, Route
+from fairnotice.control.route import After, Memory, Route
 from fairnotice.control.shapes import Line, Problem
 
 REFERENCE = "#/components/schemas/{name}"
@@ -122,7 +122,8 @@ def _parameter(name: str, place: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
-    answers = {str(route.status): _answer(route.status, route.shows, schemas)}
+    kind = route.media_type
+    answers = {str(route.status): _answer(route.status, route.shows, schemas, kind)}
     if route.foresees is not None:
         answers["200"] = _answer(200, route.foresees, schemas)
     statuses = (*ALWAYS, *(WITH_BODY if route.takes is not None else ()))
@@ -130,8 +131,13 @@ def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
     return answers
 
 
-def _answer(status: int, shape: Any, schemas: Schemas) -> dict[str, Any]:  # noqa: ANN401, a type
-    content = {"application/json": {"schema": schemas.get(shape, {})}}
+def _answer(
+    status: int,
+    shape: Any,  # noqa: ANN401, a type
+    schemas: Schemas,
+    kind: str = "application/json",
+) -> dict[str, Any]:
+    content = {kind: {"schema": schemas.get(shape, {})}}
     return {"description": MEANINGS[status], "content": content}
 
 
