@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import uvloop
 
 from fairnotice.cli import exits, settings
@@ -81,7 +82,6 @@ async def serve(path: Path, config: ServeConfig, clock: Clock) -> None:
     plan = plan_of(config, clock)
     assert plan.entrance is not None
     async with running(plan) as run:
-        run.audit_days = config.retention.audit_days
         reload = Reload(path, config, run, plan.entrance)
         loop.add_signal_handler(signal.SIGHUP, hung_up.set)
         said = _said(run, plan.entrance)
@@ -128,9 +128,7 @@ def plan_of(config: ServeConfig, clock: Clock) -> Plan:
 
 
 def _timing(config: ServeConfig) -> Timing:
-    kept = config.retention
-    profile = PROFILES[config.timing]
-    return replace(profile, journal_days=kept.journal_days, history_days=kept.history_days)
+    return replace(PROFILES[config.timing], **msgspec.structs.asdict(config.retention))
 
 
 def _entrance(config: ServeConfig, clock: Clock) -> Entrance:

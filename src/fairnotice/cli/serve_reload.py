@@ -62,8 +62,7 @@ class Reload:
     def _take(self, config: ServeConfig) -> None:
         log_to_standard_error(config.log.format, config.log.level)
         kept = config.retention
-        self._run.conductor.keep_for(journal_days=kept.journal_days, history_days=kept.history_days)
-        self._run.audit_days = kept.audit_days
+        self._run.conductor.keep_for(**msgspec.structs.asdict(kept))
         if self._run.guard is not None:
             self._run.guard.believe(config.control.names)
         if self._run.worker is not None and config.metadata is not None:

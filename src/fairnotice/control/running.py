@@ -122,8 +122,6 @@ class Running:
         self.prefix_allowed = False
         # The URL of the store, as it may be shown.
         self.store = ""
-        # For how long it is remembered who asked for what.
-        self.audit_days = 365
 
     def health(self) -> Health:
         """Whether commands are taken."""
