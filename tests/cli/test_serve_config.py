@@ -186,7 +186,7 @@ def test_a_reload_reaches_the_endpoint_and_the_law(tmp_path):
         timing = served.run.service.fleet.timing
         assert (timing.journal_days, timing.history_days) == (3, 4)
         assert served.run.conductor.timing is timing
-        assert served.run.audit_days == 5
+        assert served.run.conductor.timing.audit_days == 5
 
 
 def test_what_is_reloaded_is_a_key_of_the_file():

@@ -194,9 +194,14 @@ class Conductor:
         # Whoever asked may go away; what he asked for does not.
         return await asyncio.shield(answer)
 
-    def keep_for(self, **days: int) -> None:
-        """Forget after so many days from now on: journal_days, history_days, audit_days."""
-        self.timing = replace(self.timing, **days)
+    def keep_for(self, *, journal_days: int, history_days: int, audit_days: int) -> None:
+        """Forget after so many days from now on."""
+        self.timing = replace(
+            self.timing,
+            journal_days=journal_days,
+            history_days=history_days,
+            audit_days=audit_days,
+        )
         self.fleet.timing = self.timing
 
     def foresee(self, command: Command) -> Decision | Refusal:
