@@ -43,6 +43,8 @@ GROUPS = {
     "as": Group("fairnotice.cli.as_vm", "run a command as a VM: 169.254.169.254 is its endpoint"),
     "record": Group("fairnotice.cli.record", "keep what a real endpoint answers in a file"),
     "replay": Group("fairnotice.cli.replay", "serve a recording again"),
+    "token": Group("fairnotice.cli.token", "tokens: who may do what; make, look, revoke"),
+    "audit": Group("fairnotice.cli.audit", "who asked the control plane for what"),
     "config": Group("fairnotice.cli.config", "the settings in force, and where each is from"),
     "doctor": Group("fairnotice.cli.doctor", "what is wrong with this installation"),
     "completion": Group("fairnotice.cli.completion", "completion for your shell"),

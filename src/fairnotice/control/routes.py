@@ -1,6 +1,7 @@
 """Every address of the native API, in one table."""
 
 from fairnotice.control.route import Route
+from fairnotice.control.routes_access import ACCESS_ROUTES
 from fairnotice.control.routes_events import EVENT_ROUTES
 from fairnotice.control.routes_fleet import FAULT_ROUTES, FLEET_ROUTES
 from fairnotice.control.routes_nodes import NODE_ROUTES, ROLLOUT_ROUTES
@@ -14,4 +15,5 @@ ROUTES: tuple[Route, ...] = (
     *ROLLOUT_ROUTES,
     *FAULT_ROUTES,
     *FLEET_ROUTES,
+    *ACCESS_ROUTES,
 )

@@ -15,6 +15,7 @@ from starlette.routing import Route as Address
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.control.api import application
+from fairnotice.control.auth import Auth, Gate
 from fairnotice.control.guard import LOCAL_NAMES, Guard
 from fairnotice.control.headers import Headers
 from fairnotice.control.holders import is_loopback, listener_at
@@ -63,6 +64,8 @@ class Plan(NamedTuple):
     rate_limit: Rate | None = DEFAULT
     # Where the store is, as it may be shown to anybody.
     store_url: str = ""
+    # Whether everybody has to show a token. Without, whoever reaches the API may do everything.
+    auth: bool = False
     # Addresses of other fronts, once there is a service to show.
     fronts: Callable[["Running"], list[Address]] = lambda _: []
 
@@ -75,7 +78,8 @@ class Running:
     ) -> None:
         self.conductor = conductor
         self.tally = Tally(conductor, clock)
-        self.service = Service(conductor, faults=worker.faults)
+        self.auth = Auth(conductor.ask_store, clock)
+        self.service = Service(conductor, faults=worker.faults, auth=self.auth)
         self.serving = serving
         self.worker = worker
         self.metadata = Place("", 0)
@@ -121,6 +125,8 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
         run.store = plan.store_url
         run.control = plan.control._replace(port=control.getsockname()[1])
         await stack.enter_async_context(_task(serving.reporting()))
+        if plan.auth:
+            await stack.enter_async_context(run.auth.on_duty())
         await stack.enter_async_context(control_plane(run, control, plan.fronts(run)))
         yield run
 
@@ -185,8 +191,11 @@ async def control_plane(
     ending = asyncio.Event()
     fronts = [Address("/metrics", _metrics(run)), *fronts]
     app = application(run.service, run.health, fronts, ending)
+    # A page of another site has no token to show, and a token is good by whatever name.
+    names = LOCAL_NAMES | {sock.getsockname()[0]}
+    front = Gate(app, run.auth) if run.auth.required else Guard(app, names)
     config = uvicorn.Config(
-        Headers(Guard(app, LOCAL_NAMES | {sock.getsockname()[0]})),
+        Headers(front),
         log_config=None,
         access_log=False,
         lifespan="off",
