@@ -435,6 +435,28 @@ def test_what_was_asked_for_is_written_down(tmp_path):
     again.close()
 
 
+def test_what_fails_is_written_down_too(asking, monkeypatch):
+    """It may have been done: a fault of ours hides nobody."""
+
+    def planted(*_, **__):
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(asking.served.run.service, "cordon", planted)
+    assert asking.ask("operator", "post", "/v1/nodes/node-5/cordon").status == 500
+    newest = lines(asking)[0]
+    assert (newest["path"], newest["status"]) == ("/v1/nodes/node-5/cordon", 500)
+
+
+def test_a_scale_set_is_his_whose_are_all_its_groups(asking):
+    """By the scopes of a token, or by its resource group."""
+    asking.texts["batch"] = kept(asking.store, "user-6", scopes=("scale-set:batch:0", SCOPE))
+    found = asking.ask("batch", "get", "/v1/scale-sets").json["items"]
+    assert [one["name"] for one in found] == ["batch"]
+    wrong = {"terminate_notice_minutes": -1}
+    assert asking.ask("batch", "patch", "/v1/scale-sets/batch", wrong).status == 422
+    assert asking.ask("batch", "patch", "/v1/scale-sets/spot", wrong).status == 403
+
+
 def test_a_flood_of_refusals_fills_nothing(monkeypatch):
     """And hides nothing that was done; how many were left out is said."""
     monkeypatch.setattr(audits, "REFUSALS_MAX", 3)

@@ -79,7 +79,10 @@ def _add_create(commands: Subparsers) -> None:
 
 def _add_store(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--store", metavar="URL", help="straight in this store, without asking a control plane"
+        "--store",
+        dest="straight_in",
+        metavar="URL",
+        help="straight in this store, without asking a control plane",
     )
 
 
@@ -122,11 +125,11 @@ def _create(session: Session) -> int:
         options.node,
         options.expires_days,
     )
-    if options.store is None:
+    if options.straight_in is None:
         body = {name: value for name, value in wanted._asdict().items() if value}
         made = session.remote.post("v1", "tokens", body=body)
     else:
-        made = _created_in(options.store, tokens.make(wanted, STRAIGHT, session.clock.wall()))
+        made = _created_in(options.straight_in, tokens.make(wanted, STRAIGHT, session.clock.wall()))
     return session.show(made, partial(_say_created, session))
 
 
@@ -151,10 +154,10 @@ def _say_created(session: Session, made: dict[str, Any]) -> None:
 
 
 def _list(session: Session) -> int:
-    if session.options.store is None:
+    if session.options.straight_in is None:
         found = session.remote.everything("tokens")
     else:
-        with _opened(session.options.store) as store:
+        with _opened(session.options.straight_in) as store:
             found = {"items": [_shown(one) for one in store.tokens().tokens], "next": None}
     return session.show(found, partial(_picture, session))
 
@@ -193,10 +196,10 @@ def _state(token: dict[str, Any], session: Session) -> str:
 
 def _revoke(session: Session) -> int:
     name = session.options.name
-    if session.options.store is None:
+    if session.options.straight_in is None:
         token = session.remote.post("v1", "tokens", name, "revoke")
     else:
-        token = _revoked_in(session.options.store, name, session)
+        token = _revoked_in(session.options.straight_in, name, session)
     return session.show(token, lambda _: shown.say(f"Revoked: {token['name']} ({token['id']})"))
 
 

@@ -132,22 +132,22 @@ class Gate:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        found: Caller | None = None
-        witness = _Witness(send, keeps_body=scope["method"] not in LOOKING)
         try:
             bearer = await self._bearer(scope)
         except Unavailable as error:
             # Whether it counts, nobody can tell now: "no" might be a lie.
             await problems.said(problems.unavailable(error))(scope, receive, send)
             return
-        if bearer is not None:
-            found = caller_of(bearer)
-        if found is None and scope["path"] not in OPEN_PATHS:
-            answer = problems.said(unauthenticated(), _CHALLENGE)
-            await answer(scope, receive, witness)
-        else:
-            await self._app({**scope, CALLER: found}, receive, witness)
-        self._note(scope, found, witness)
+        caller = None if bearer is None else caller_of(bearer)
+        witness = _Witness(send, keeps_body=scope["method"] not in LOOKING)
+        try:
+            if caller is None and scope["path"] not in OPEN_PATHS:
+                await problems.said(unauthenticated(), _CHALLENGE)(scope, receive, witness)
+            else:
+                await self._app({**scope, CALLER: caller}, receive, witness)
+        finally:
+            # Also what failed on our side, or whom nobody could answer any more: it may be done.
+            self._note(scope, caller, witness)
 
     async def _bearer(self, scope: Scope) -> Bearer | None:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
