@@ -1,31 +1,21 @@
 """Who may do what: every address for every role, and nobody learns what is not his."""
 
-import asyncio
 import json
-from datetime import timedelta
 
-import msgspec
 import pytest
 
-from fairnotice.clock import SystemClock
-from fairnotice.control import audits
 from fairnotice.control.auth import caller_of
 from fairnotice.control.openapi import openapi
 from fairnotice.control.route import Route
 from fairnotice.control.routes import ROUTES
-from fairnotice.control.tokens import Bearer, Tokens, Wanted, make
-from fairnotice.errors import Unavailable, UsageError
+from fairnotice.control.tokens import Bearer, Wanted, make
 from fairnotice.stores.memory import MemoryStore
-from fairnotice.stores.opening import open_store
-from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import TokenRole
+from tests.control.bearers import NOW, ROLES, SCOPE, STRANGERS, Bearers, kept
 from tests.control.calling import serving
 
 DOCUMENT = json.loads(openapi(ROUTES))
-NOW = SystemClock().wall()
 OWN = ("web-0", "web-1", "web-2")
-SCOPE = "availability-set:web"
-ROLES = ("reader", "operator", "admin")
 # Who may ask, by what an address is about and whether something is changed there: said here once
 # more and not read from the table, so that a new address needs somebody who thinks of it.
 LOOK_AND_CHANGE = {
@@ -65,52 +55,6 @@ def operations():
 def url_of(path, name="nobody"):
     """An address that can be asked, and at which nothing goes on for ever."""
     return "/v1/feed?after=x" if path == "/v1/feed" else path.replace("{name}", name)
-
-
-def kept(store, name, role="operator", now=NOW, **more):
-    """A token straight in the store: its text."""
-    made = make(Wanted(name, TokenRole(role), **more), "test", now)
-    assert store.add_token(made.token)
-    return made.text
-
-
-class Bearers:
-    """A service, and somebody of each kind who asks it."""
-
-    def __init__(self, served, store):
-        self.served = served
-        self.store = store
-        self.texts = {role: kept(store, role + "-1", role) for role in ROLES}
-        self.texts["endpoint"] = kept(store, "endpoint-1", "endpoint", node="node-0")
-        self.texts["limited"] = kept(store, "user-1", scopes=(SCOPE,))
-        self.texts["limited reader"] = kept(store, "user-2", "reader", scopes=(SCOPE,))
-        self.texts["expired"] = kept(
-            store, "late", "admin", NOW - timedelta(days=2), expires_days=1
-        )
-        revoked = make(Wanted("gone", TokenRole.ADMIN), "test", NOW)
-        store.add_token(revoked.token)
-        store.revoke_token(revoked.token.id, NOW)
-        self.texts["revoked"] = revoked.text
-        self.texts["unknown"] = make(Wanted("nobody", TokenRole.ADMIN), "test", NOW).text
-        self.texts["wrong"] = self.texts["admin"][:-2] + "zz"
-        self.texts["malformed"] = "fairnotice_1_2"
-
-    def ask(self, who, method, path, body=None, **headers):
-        """One request with the token of this kind; None: without."""
-        if who is not None:
-            headers["Authorization"] = f"Bearer {self.texts[who]}"
-        return self.served.call(method.upper(), path, body, **headers)
-
-
-@pytest.fixture(scope="module")
-def asking():
-    """One service for the tests that leave it as it was."""
-    store = MemoryStore()
-    with serving(store, auth=True) as served:
-        yield Bearers(served, store)
-
-
-STRANGERS = (None, "malformed", "unknown", "wrong", "expired", "revoked")
 
 
 # ---- Every address, every role ----
@@ -157,6 +101,20 @@ def test_two_tokens_at_once_are_none(asking):
     connection.close()
     basic = asking.served.get("/v1/vms", Authorization=f"Basic {asking.texts['admin']}")
     assert basic.status == 401
+
+
+def test_a_page_has_no_token_to_show(asking):
+    """Whatever Host and Origin a browser sends: without a token it is 401, and may not be read."""
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:8600"):
+        for method, path in (("post", "/v1/vms/web-0/restart"), ("get", "/v1/vms")):
+            answer = asking.ask(None, method, path, Origin=origin, Cookie="token=x")
+            assert answer.status == 401
+            assert not [name for name in answer.headers if name.startswith("access-control")]
+    asked_first = asking.ask(None, "options", "/v1/vms", Origin="http://evil.example")
+    assert asked_first.status == 401
+    # With one, it is no matter by which name the control plane is called.
+    named = asking.ask("reader", "get", "/v1/vms", Host="cp.example.net")
+    assert named.status == 200
 
 
 def test_a_route_without_a_rule_is_no_route():
@@ -284,169 +242,6 @@ def test_a_resource_group_is_a_limit_too(asking):
         assert asking.ask("empty", "get", f"/v1/{kind}").json["items"] == []
 
 
-# ---- Tokens ----
-
-
-def test_a_token_is_made_shown_once_and_revoked(asking):
-    """It counts at once, and from its revocation on no more; its secret is nowhere."""
-    body = {"name": "Ann", "role": "reader", "expires_days": 1}
-    made = asking.ask("admin", "post", "/v1/tokens", body).json
-    asking.texts["ann"] = made["secret"]
-    assert asking.ask("ann", "get", "/v1/vms").status == 200
-    assert (made["token"]["created_by"], made["token"]["name"]) == ("admin-1", "Ann")
-    listed = asking.ask("admin", "get", "/v1/tokens").body.decode()
-    assert "Ann" in listed
-    assert made["secret"] not in listed
-    assert made["secret"].rpartition("_")[2] not in str(asking.store.tokens())
-    again = asking.ask("admin", "post", "/v1/tokens", {**body, "name": "ann"})
-    assert (again.status, again.problem["type"][-7:]) == (422, "invalid")
-    assert asking.ask("admin", "post", "/v1/tokens/Ann/revoke").json["revoked_at"]
-    assert asking.ask("ann", "get", "/v1/vms").status == 401
-    assert asking.ask("admin", "post", "/v1/tokens", body).status == 422
-    assert asking.ask("admin", "post", "/v1/tokens/Bob/revoke").status == 404
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"role": "endpoint"},
-        {"role": "reader", "node": "node-0"},
-        {"role": "endpoint", "node": "node-77"},
-        {"role": "reader", "scopes": ["availability-set:wed"]},
-        {"role": "admin", "scopes": [SCOPE]},
-        {"role": "endpoint", "node": "node-0", "resource_groups": ["sample"]},
-        {"role": "owner"},
-        {"role": "reader", "name": "operator"},
-        {"role": "reader", "name": "a b"},
-        {"role": "reader", "expires_days": 0},
-    ],
-)
-def test_a_token_that_means_nothing_is_not_made(asking, more):
-    """A mistyped scope or node is said, and not found out later."""
-    before = asking.store.tokens()
-    answer = asking.ask("admin", "post", "/v1/tokens", {"name": "new", **more})
-    assert answer.status in (404, 422)
-    assert answer.problem
-    assert asking.store.tokens() == before
-
-
-def test_a_name_with_a_new_line_is_none():
-    """Names stand in logs."""
-    for name in ("a\n", "a\nb", "", "-a", "a" * 65):
-        with pytest.raises(UsageError):
-            make(Wanted(name, TokenRole.READER), "test", NOW)
-
-
-def test_a_stream_ends_with_its_token():
-    """Whoever follows the feed is not told more than he may know."""
-    store = MemoryStore()
-    with serving(store, auth=True) as served:
-        asking = Bearers(served, store)
-        connection = served.connection()
-        headers = {"Authorization": f"Bearer {asking.texts['reader']}"}
-        connection.request("GET", "/v1/feed", headers=headers)
-        feed = connection.getresponse()
-        assert json.loads(feed.readline())["revision"] == 1
-        assert asking.ask("admin", "post", "/v1/tokens/reader-1/revoke").status == 200
-        # To its end, which there would not be otherwise.
-        assert feed.read()
-        connection.close()
-
-
-def asked(store):
-    """How Tokens asks a store, in a loop of this test's own."""
-
-    def ask(question):
-        answer = asyncio.get_running_loop().create_future()
-        try:
-            answer.set_result(question(store))
-        except Unavailable as error:
-            answer.set_exception(error)
-        return answer
-
-    return ask
-
-
-class Away(MemoryStore):
-    away = False
-
-    def tokens_changed(self):
-        if self.away:
-            raise Unavailable("away")
-        return super().tokens_changed()
-
-
-def test_tokens_go_on_without_their_store():
-    """Those that are known count until they expire, and end what goes on then."""
-
-    async def story():
-        store, clock = Away(), ManualClock()
-        text = kept(store, "a", now=clock.wall(), expires_days=1)
-        tokens = Tokens(asked(store), clock)
-        await tokens.look()
-        store.away = True
-        following = asyncio.ensure_future(tokens.follow())
-        await asyncio.sleep(0)
-        bearer = await tokens.find(text)
-        unknown = make(Wanted("b", TokenRole.READER), "test", clock.wall()).text
-        clock.advance(seconds=10)
-        assert await tokens.find(text) is bearer
-        with pytest.raises(Unavailable):
-            await tokens.find(unknown)
-        assert not bearer.ended.is_set()
-        clock.advance(days=1)
-        assert await tokens.find(text) is None
-        await bearer.ended.wait()
-        following.cancel()
-
-    asyncio.run(story())
-
-
-# ---- The audit ----
-
-
-def lines(asking, query=""):
-    """The audit, the newest first, in what is told of each."""
-    return asking.ask("admin", "get", f"/v1/audit{query}").json["items"]
-
-
-def test_what_was_asked_for_is_written_down(tmp_path):
-    """Who, from where, what, and what came of it; refusals too; and it outlives the process."""
-    url = f"sqlite:{tmp_path / 'fleet.db'}"
-    store = open_store(url)
-    with serving(store, auth=True) as served:
-        asking = Bearers(served, store)
-        accepted = asking.ask("operator", "post", "/v1/vms/web-0/restart").json
-        asking.ask("limited", "post", "/v1/vms/db/restart")
-        asking.ask(None, "get", "/v1/vms/%0Afaked")
-        asking.ask("operator", "get", "/v1/vms")
-        stranger, limited, operator = lines(asking)
-        assert (operator["name"], operator["path"]) == ("operator-1", "/v1/vms/web-0/restart")
-        assert (operator["status"], operator["operations"]) == (202, accepted["operations"])
-        assert operator["source"] == "127.0.0.1"
-        assert (limited["name"], limited["status"]) == ("user-1", 403)
-        assert (stranger["token"], stranger["path"]) == (None, "/v1/vms/%0Afaked")
-        assert lines(asking, "?who=user-1") == [limited]
-        assert lines(asking, f"?limit=1&after={limited['number']}") == [operator]
-        assert lines(asking, f"?since={stranger['at'].replace('+', '%2B')}")[0] == stranger
-        asking.ask("operator", "post", "/v1/vms/web-1/stop")
-    again = open_store(url)
-    assert [line.audited.path for line in again.audit(1)] == ["/v1/vms/web-1/stop"]
-    again.close()
-
-
-def test_what_fails_is_written_down_too(asking, monkeypatch):
-    """It may have been done: a fault of ours hides nobody."""
-
-    def planted(*_, **__):
-        raise RuntimeError("planted")
-
-    monkeypatch.setattr(asking.served.run.service, "cordon", planted)
-    assert asking.ask("operator", "post", "/v1/nodes/node-5/cordon").status == 500
-    newest = lines(asking)[0]
-    assert (newest["path"], newest["status"]) == ("/v1/nodes/node-5/cordon", 500)
-
-
 def test_a_scale_set_is_his_whose_are_all_its_groups(asking):
     """By the scopes of a token, or by its resource group."""
     asking.texts["batch"] = kept(asking.store, "user-6", scopes=("scale-set:batch:0", SCOPE))
@@ -455,36 +250,3 @@ def test_a_scale_set_is_his_whose_are_all_its_groups(asking):
     wrong = {"terminate_notice_minutes": -1}
     assert asking.ask("batch", "patch", "/v1/scale-sets/batch", wrong).status == 422
     assert asking.ask("batch", "patch", "/v1/scale-sets/spot", wrong).status == 403
-
-
-def test_a_flood_of_refusals_fills_nothing(monkeypatch):
-    """And hides nothing that was done; how many were left out is said."""
-    monkeypatch.setattr(audits, "REFUSALS_MAX", 3)
-    monkeypatch.setattr(audits, "REFUSALS_A_SECOND", 0.0)
-    store = MemoryStore()
-    with serving(store, auth=True) as served:
-        asking = Bearers(served, store)
-        for _ in range(10):
-            asking.ask("wrong", "get", "/v1/vms")
-        asking.ask("operator", "post", "/v1/vms/web-0/restart")
-        assert [line["status"] for line in lines(asking)] == [202, 401, 401, 401]
-        audit = served.run.auth.audits
-        monkeypatch.setattr(audits, "REFUSALS_A_SECOND", 1e9)
-        audit._refused_at -= 1
-        asking.ask("wrong", "get", "/v1/vms")
-        assert lines(asking)[0]["left_out"] == 7
-
-
-def test_the_secret_is_in_no_log(caplog):
-    """Nor in what is written down, whoever asks with it and however it ends."""
-    caplog.set_level("DEBUG")
-    store = MemoryStore()
-    with serving(store, auth=True) as served:
-        asking = Bearers(served, store)
-        for who in ("operator", "reader", "revoked"):
-            asking.ask(who, "post", "/v1/vms/web-0/restart")
-        lines(asking)
-        secrets = [text.rpartition("_")[2] for text in asking.texts.values()]
-    assert "/v1/vms/web-0/restart: 202, asked by operator-1" in caplog.text
-    written = caplog.text + str(msgspec.to_builtins(store.audit(100)))
-    assert [one for one in secrets if len(one) > 10 and one in written] == []
