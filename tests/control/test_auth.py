@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from starlette.responses import Response
+from starlette.routing import Route as Address
 
 from fairnotice.control.auth import caller_of
 from fairnotice.control.openapi import openapi
@@ -10,7 +12,7 @@ from fairnotice.control.route import Route
 from fairnotice.control.routes import ROUTES
 from fairnotice.control.tokens import Bearer, Wanted, make
 from fairnotice.stores.memory import MemoryStore
-from fairnotice.words import TokenRole
+from fairnotice.words import Role, TokenRole
 from tests.control.bearers import NOW, ROLES, SCOPE, STRANGERS, Bearers, kept
 from tests.control.calling import serving
 
@@ -152,8 +154,37 @@ def test_an_endpoint_is_good_for_its_node_only():
     assert caller.may(TokenRole.ENDPOINT, "node-0")
     assert not caller.may(TokenRole.ENDPOINT, "node-1")
     assert not caller.may(TokenRole.READER, "node-0")
+    assert caller.requester.role is Role.VM
     admin = caller_of(Bearer(make(Wanted("a", TokenRole.ADMIN), "test", NOW).token))
     assert not admin.may(TokenRole.ENDPOINT, "node-0")
+
+
+def test_what_other_fronts_have_is_for_somebody_too():
+    """Looking is a reader's, anything else an operator's; and neither is a limited token's."""
+
+    async def answer(_):
+        return Response("planted")
+
+    def fronts(_):
+        return [
+            Address("/planted", answer),
+            Address("/planted", answer, methods=["POST"]),
+        ]
+
+    store = MemoryStore()
+    with serving(store, auth=True, fronts=fronts) as served:
+        asking = Bearers(served, store)
+        asked = {
+            who: [asking.ask(who, method, "/planted").status for method in ("get", "post")]
+            for who in (None, "endpoint", "limited", "reader", "operator")
+        }
+    assert asked == {
+        None: [401, 401],
+        "endpoint": [403, 403],
+        "limited": [403, 403],
+        "reader": [200, 403],
+        "operator": [200, 200],
+    }
 
 
 # ---- Limits ----

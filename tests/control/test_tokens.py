@@ -129,6 +129,26 @@ def test_tokens_go_on_without_their_store():
     asyncio.run(story())
 
 
+def test_another_control_plane_learns_of_a_revocation_within_two_seconds():
+    """It asks nobody but the store."""
+
+    async def story():
+        store, clock = MemoryStore(), ManualClock()
+        text = kept(store, "a", now=clock.wall())
+        here, there = (Tokens(asked(store), clock) for _ in range(2))
+        bearer = await there.find(text)
+        following = asyncio.ensure_future(there.follow())
+        await asyncio.sleep(0)
+        await here.revoke(bearer.token.id)
+        assert await here.find(text) is None
+        clock.advance(seconds=2)
+        await bearer.ended.wait()
+        assert await there.find(text) is None
+        following.cancel()
+
+    asyncio.run(story())
+
+
 class Counts(MemoryStore):
     looks = 0
 

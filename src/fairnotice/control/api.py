@@ -65,13 +65,19 @@ def application(
         ),
         Address("/healthz", _constant(msgspec.json.encode({"alive": True})), methods=["GET"]),
         Address("/readyz", _readyz(ready), methods=["GET"]),
-        *(_only_for(TokenRole.READER, address) for address in extra or ()),
+        *(_only_for(_least(address), address) for address in extra or ()),
     ]
     handlers = {404: _no_address, 405: _no_method, 500: _our_fault}
     app = Starlette(routes=addresses, exception_handlers=handlers)
     # An address with a slash too many is none of ours, and Location would repeat the Host.
     app.router.redirect_slashes = False
     return app
+
+
+def _least(address: Address) -> TokenRole:
+    """Who may ask at an address of another front: where it takes more than GET, it may change."""
+    looks = bool(address.methods) and set(address.methods or ()) <= {"GET", "HEAD"}
+    return TokenRole.READER if looks else TokenRole.OPERATOR
 
 
 def _only_for(needs: TokenRole, address: Address, reach: Reach = Reach.CLOUD) -> Address:

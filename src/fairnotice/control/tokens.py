@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from hashlib import sha256
+from math import inf
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fairnotice.clock import Clock
@@ -133,7 +134,7 @@ class Tokens:
         self._known: dict[str, Token] = {}
         # Those that somebody has shown, and that count.
         self._bearers: dict[str, Bearer] = {}
-        self._looked_at = 0.0
+        self._looked_at = -inf
         self._looking: asyncio.Task[None] | None = None
 
     async def look(self) -> None:
