@@ -8,18 +8,15 @@ All 401 are alike, and all 403: neither tells whether something is there.
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fairnotice.clock import Clock
 from fairnotice.control import problems, shapes
-from fairnotice.control.audits import Audits
+from fairnotice.control.admission import Auth
 from fairnotice.control.limits import Limits, Reach
-from fairnotice.control.tokens import AskStore, Bearer, Tokens
+from fairnotice.control.tokens import Bearer
 from fairnotice.engine import Fleet
 from fairnotice.errors import Unavailable
 from fairnotice.model import Requester
@@ -90,32 +87,6 @@ def forbidden() -> shapes.Problem:
     """Not with this token. It says not what there is, nor what would be needed."""
     detail = "This token may not do that, or there is nothing of the kind that it may see."
     return problems.problem("forbidden", 403, detail)
-
-
-class Auth:
-    """Tokens and the audit of one control plane."""
-
-    def __init__(self, ask_store: AskStore, clock: Clock) -> None:
-        # Whether everybody has to say who he is.
-        self.required = False
-        self.tokens = Tokens(ask_store, clock)
-        self.audits = Audits(ask_store, clock)
-        self.clock = clock
-
-    @contextlib.asynccontextmanager
-    async def on_duty(self) -> AsyncIterator[None]:
-        """From now on everybody is asked for his token, and is written down."""
-        self.required = True
-        await self.tokens.look()
-        work = [asyncio.ensure_future(one) for one in (self.tokens.follow(), self.audits.write())]
-        try:
-            yield
-        finally:
-            for task in work:
-                task.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
-            with contextlib.suppress(Unavailable):
-                await self.audits.flush()
 
 
 class _Operations(msgspec.Struct):

@@ -14,8 +14,9 @@ from starlette.routing import Route as Address
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
+from fairnotice.control.admission import Auth
 from fairnotice.control.api import application
-from fairnotice.control.auth import Auth, Gate
+from fairnotice.control.auth import Gate
 from fairnotice.control.guard import LOCAL_NAMES, Guard
 from fairnotice.control.headers import Headers
 from fairnotice.control.holders import is_loopback, listener_at

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.control import shapes, stories, views
-from fairnotice.control.auth import Auth
+from fairnotice.control.admission import Auth
 from fairnotice.control.misfits import nearest
 from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
