@@ -165,11 +165,11 @@ def api() -> str:
         "# The native API\n",
         NOTE,
         API_INTRODUCTION,
-        "| address | what it does | takes | shows |",
-        "|---|---|---|---|",
+        "| address | what it does | role | takes | shows |",
+        "|---|---|---|---|---|",
     ]
     lines += [_address(route) for route in ROUTES]
-    lines += [f"| `{where}` | {what} | | |" for where, what in OTHERS.items()]
+    lines += [f"| `{where}` | {what} | {role} | | |" for where, (what, role) in OTHERS.items()]
     lines += ["\n## Problems\n", PROBLEMS, "| status | meaning |", "|---|---|"]
     lines += [f"| {status} | {text} |" for status, text in MEANINGS.items() if status >= 400]  # noqa: PLR2004
     lines += ["\n| `type` | status |", "|---|---|"]
@@ -191,13 +191,22 @@ every field, is at `/v1/openapi.json`.
   `?limit=N` (100, at most 1,000).
 - Without authentication only programs of this machine may ask: `Host`, and `Origin` if there is
   one, must name it.
+- With authentication every request has `Authorization: Bearer TOKEN`, but `/healthz` and
+  `/readyz`; the table says the least role, of reader, operator and admin
+  ([access](../guides/access.md)). What is an endpoint's is asked by the token of its node alone.
 """
 OTHERS = {
-    "GET /v1/feed?after=REVISION": "Every commit after a revision, a change per line, as it comes.",
-    "GET /v1/openapi.json": "The OpenAPI document.",
-    "GET /healthz": "The process lives.",
-    "GET /readyz": "Commands are taken and the endpoint answers; 503 and why, where not.",
-    "GET /metrics": "Numbers for Prometheus; `deploy/` has a dashboard and alert rules.",
+    "GET /v1/feed?after=REVISION": (
+        "Every commit after a revision, a change per line, as it comes.",
+        "reader",
+    ),
+    "GET /v1/openapi.json": ("The OpenAPI document.", "reader"),
+    "GET /healthz": ("The process lives.", ""),
+    "GET /readyz": ("Commands are taken and the endpoint answers; 503 and why, where not.", ""),
+    "GET /metrics": (
+        "Numbers for Prometheus; `deploy/` has a dashboard and alert rules.",
+        "reader",
+    ),
 }
 PROBLEMS = """\
 A no is `application/problem+json` (RFC 9457): `detail` is a sentence for people, `field` says
@@ -209,7 +218,8 @@ no, `event` and `operation` what is in the way, `nearest` which names may have b
 def _address(route: Route) -> str:
     shows = " or ".join(_named(shape) for shape in (route.shows, route.foresees) if shape)
     takes = "" if route.takes is None else _named(route.takes)
-    return f"| `{route.method} {route.path}` | {route.summary} | {takes} | {shows} |"
+    where = f"`{route.method} {route.path}`"
+    return f"| {where} | {route.summary} | {route.needs} | {takes} | {shows} |"
 
 
 def _named(shape: Any) -> str:  # noqa: ANN401 - whatever a route shows

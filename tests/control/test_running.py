@@ -9,7 +9,6 @@ from contextlib import closing
 from http.client import HTTPSConnection
 
 import pytest
-from starlette.responses import Response
 
 from fairnotice.clock import SystemClock
 from fairnotice.control.certificates import Certificates, Pair
@@ -58,33 +57,22 @@ def test_a_control_plane_is_not_reached_from_outside(host):
         run(plan(control=Place(host, 0)))
 
 
-def nobody_without_a_word(_, app):
-    """The smallest authentication: whoever knows the word is let through."""
-
-    async def asked(scope, receive, send):
-        knows = (b"authorization", b"Bearer word") in scope["headers"]
-        answer = app if knows else Response(status_code=401)
-        await answer(scope, receive, send)
-
-    return asked
-
-
 def test_others_reach_one_that_asks_who_they_are(tmp_path):
     """By any name and over TLS; without both of them it does not even begin."""
     pair = Pair(*certificate(tmp_path))
-    entrance = Entrance(nobody_without_a_word, Certificates(pair, SystemClock()))
+    entrance = Entrance(Certificates(pair, SystemClock()))
     everywhere = Place("0.0.0.0", 0)  # noqa: S104 - that is what is tested
-    for less in (entrance._replace(authenticate=None), entrance._replace(certificates=None)):
+    for less in ({"entrance": entrance}, {"auth": True}):
         with pytest.raises(UsageError, match="can be reached from outside"):
-            run(plan(control=everywhere, entrance=less))
-    with serving(control=everywhere, entrance=entrance) as served:
+            run(plan(control=everywhere, **less))
+    with serving(control=everywhere, auth=True, entrance=entrance) as served:
         trust = ssl.create_default_context(cafile=pair.certificate)
-        place = ("127.0.0.1", served.run.control.port)
-        for headers, status in (({}, 401), ({"Authorization": "Bearer word"}, 200)):
-            connection = HTTPSConnection(*place, timeout=10, context=trust)
-            with closing(connection):
-                connection.request("GET", "/v1/vms", headers={"Host": "any.name", **headers})
-                assert connection.getresponse().status == status
+        connection = HTTPSConnection(
+            "127.0.0.1", served.run.control.port, timeout=10, context=trust
+        )
+        with closing(connection):
+            connection.request("GET", "/v1/vms", headers={"Host": "any.name"})
+            assert connection.getresponse().status == 401
 
 
 def test_behind_a_proxy_only_names_that_were_said_are_believed():

@@ -1,18 +1,23 @@
 """Every store keeps every promise of the port, and the proof can fail."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from threading import Barrier
 
 import pytest
 from msgspec.structs import replace
 
+from fairnotice.control.tokens import Wanted, make
 from fairnotice.errors import UsageError
 from fairnotice.stores.access import KnownTokens
 from fairnotice.stores.copies import FleetRow, Pieces
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.opening import open_store
 from fairnotice.stores.store import Line, Loaded
+from fairnotice.testing.sample_rows import START
 from fairnotice.testing.store_contract import check_store
+from fairnotice.words import TokenRole
 
 
 def test_memory_keeps_its_promises():
@@ -29,6 +34,25 @@ def test_sqlite_keeps_its_promises(tmp_path):
 def test_postgres_keeps_its_promises(postgres_url):
     """In a real PostgreSQL."""
     check_store(lambda: open_store(postgres_url))
+
+
+def test_of_two_who_take_a_name_at_once_one_has_it(postgres_url):
+    """Also where each has a store of its own, on one PostgreSQL."""
+    stores = [open_store(postgres_url) for _ in range(4)]
+    start = Barrier(len(stores))
+
+    def add(store, number):
+        token = make(Wanted(f"user-{number}", TokenRole.READER), "test", START).token
+        start.wait()
+        return store.add_token(token)
+
+    with ThreadPoolExecutor(len(stores)) as threads:
+        for number in range(5):
+            added = list(threads.map(add, stores, [number] * len(stores)))
+            assert sorted(added) == [False, False, False, True]
+    assert [store.tokens_changed() for store in stores] == [5] * 4
+    for store in stores:
+        store.close()
 
 
 # ---- Stores with one fault each ----

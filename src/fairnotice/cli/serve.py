@@ -19,7 +19,7 @@ from fairnotice.cli.serve_config import ServeConfig, read
 from fairnotice.cli.serve_reload import Reload
 from fairnotice.clock import Clock, SystemClock
 from fairnotice.control.certificates import Certificates
-from fairnotice.control.running import Authenticate, Entrance, Plan, Running, beside, running
+from fairnotice.control.running import Entrance, Plan, Running, beside, running
 from fairnotice.drivers.command.driver import CommandDriver
 from fairnotice.drivers.driver import Driver
 from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
@@ -63,7 +63,6 @@ def run(options: argparse.Namespace) -> int:
     config = read(path)
     if options.check:
         _no_election(config)
-        _authenticate(config)
         print(f"{path} can be served.")
         return exits.DONE
     # Until it can be reloaded, nobody ends it by asking for that.
@@ -123,6 +122,7 @@ def plan_of(config: ServeConfig, clock: Clock) -> Plan:
         rate_limit=None if metadata is None else metadata.rate,
         first_answer_delay_seconds=0.0 if metadata is None else metadata.first_answer_delay_seconds,
         store_url=settings.hidden(url),
+        auth=config.auth.required,
         entrance=entrance,
     )
 
@@ -133,22 +133,11 @@ def _timing(config: ServeConfig) -> Timing:
 
 def _entrance(config: ServeConfig, clock: Clock) -> Entrance:
     return Entrance(
-        authenticate=_authenticate(config),
         certificates=None if config.tls is None else Certificates(config.tls.pair, clock),
         behind_proxy=config.control.behind_proxy,
         names=frozenset(config.control.names),
         patience_seconds=PATIENCE_SECONDS,
     )
-
-
-def _authenticate(config: ServeConfig) -> Authenticate | None:
-    """Who asks everybody who he is."""
-    if config.auth.required:
-        raise UsageError(
-            "auth.required is true, and there is no authentication in this fairnotice: say "
-            "`required = false` in `[auth]`, and listen where only this machine asks."
-        )
-    return None
 
 
 def _no_election(config: ServeConfig) -> None:

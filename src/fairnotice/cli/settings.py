@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from fairnotice.errors import UsageError
 
 PREFIX = "FAIRNOTICE_"
-# Variables that are no settings of the file: where it is, and a secret (with `serve`).
+# Variables that are no settings of the file: where it is, and a secret.
 OTHER_VARIABLES = ("FAIRNOTICE_CONFIG", "FAIRNOTICE_TOKEN")
 # What the command driver hands to its commands, which may ask `fairnotice` themselves.
 DRIVER_VARIABLES = (
@@ -134,6 +134,13 @@ SETTINGS: tuple[Setting, ...] = (
         _always("http://127.0.0.1:8600"),
         "the control plane that commands ask",
         is_url,
+    ),
+    Setting(
+        "ca",
+        "FILE",
+        _always(""),
+        "the CA certificates (PEM) by which a control plane is known; empty: those of the system",
+        lambda _: True,
     ),
     Setting(
         "metadata_url",

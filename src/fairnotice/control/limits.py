@@ -61,6 +61,10 @@ class Limits(NamedTuple):
 
     def _all_groups(self, fleet: Fleet, row: ScaleSet) -> bool:
         """Whether every placement group of a scale set is one of the scopes."""
+        mine = (fleet.scopes.get(name) for name in self.scopes)
+        if all(one is None or one.of != row.name for one in mine):
+            # So it is with most of them, and all scopes need not be looked through.
+            return False
         kind = ScopeKind.PLACEMENT_GROUP
         groups = [one for one in fleet.scopes.values() if one.kind is kind and one.of == row.name]
         return bool(groups) and all(map(self._owns, groups))

@@ -1,6 +1,7 @@
 """Every address of the native API, in one table."""
 
 from fairnotice.control.route import Route
+from fairnotice.control.routes_access import ACCESS_ROUTES
 from fairnotice.control.routes_backup import BACKUP_ROUTES
 from fairnotice.control.routes_events import EVENT_ROUTES
 from fairnotice.control.routes_fleet import FAULT_ROUTES, FLEET_ROUTES
@@ -16,4 +17,5 @@ ROUTES: tuple[Route, ...] = (
     *FAULT_ROUTES,
     *FLEET_ROUTES,
     *BACKUP_ROUTES,
+    *ACCESS_ROUTES,
 )

@@ -15,7 +15,9 @@ from starlette.types import ASGIApp
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
+from fairnotice.control.admission import Auth
 from fairnotice.control.api import application
+from fairnotice.control.auth import Gate
 from fairnotice.control.certificates import Certificates
 from fairnotice.control.guard import LOCAL_NAMES, Guard
 from fairnotice.control.headers import Headers
@@ -69,19 +71,16 @@ class Plan(NamedTuple):
     first_answer_delay_seconds: float = 0.0
     # Where the store is, as it may be shown to anybody.
     store_url: str = ""
+    # Whether everybody has to show a token. Without, whoever reaches the API may do everything.
+    auth: bool = False
     # Addresses of other fronts, once there is a service to show.
     fronts: Callable[["Running"], list[Address]] = lambda _: []
     entrance: "Entrance | None" = None
 
 
-# Stands in front of the API, knows who asks, and lets nobody else through.
-Authenticate = Callable[["Running", ASGIApp], ASGIApp]
-
-
 class Entrance(NamedTuple):
     """How the control plane is entered. Without authentication there is a guard (guard.py)."""
 
-    authenticate: Authenticate | None = None
     certificates: Certificates | None = None
     # A proxy in front does what is left out: TLS, and where need be, asking who somebody is.
     behind_proxy: bool = False
@@ -95,12 +94,6 @@ class Entrance(NamedTuple):
         """How it is spoken to."""
         return "http" if self.certificates is None else "https"
 
-    @property
-    def is_for_others(self) -> bool:
-        """Whether more than this machine may reach it."""
-        asked = self.authenticate is not None and self.certificates is not None
-        return asked or self.behind_proxy
-
 
 class Running:
     """A service that runs, and where."""
@@ -110,7 +103,9 @@ class Running:
     ) -> None:
         self.conductor = conductor
         self.tally = Tally(conductor, clock)
-        self.service = Service(conductor, faults=None if worker is None else worker.faults)
+        self.auth = Auth(conductor.ask_store, clock)
+        faults = None if worker is None else worker.faults
+        self.service = Service(conductor, faults=faults, auth=self.auth)
         # None where no VM is answered in this process.
         self.serving = serving
         self.worker = worker
@@ -138,7 +133,7 @@ class Running:
 async def running(plan: Plan) -> AsyncIterator[Running]:
     """Run the service until the block is left."""
     entrance = plan.entrance or Entrance()
-    _must_not_be_exposed(plan.control, entrance)
+    _must_not_be_exposed(plan, entrance)
     async with contextlib.AsyncExitStack() as stack:
         conductor = Conductor(plan.store, plan.driver, plan.clock, plan.timing)
         serving = None if plan.metadata is None else Serving(conductor, plan.clock)
@@ -152,6 +147,8 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
             run.metadata = await stack.enter_async_context(_answering(plan, plan.metadata, run))
         if entrance.certificates is not None:
             await stack.enter_async_context(beside(entrance.certificates.watching()))
+        if plan.auth:
+            await stack.enter_async_context(run.auth.on_duty())
         fronts = plan.fronts(run)
         await stack.enter_async_context(control_plane(run, control, fronts, entrance))
         yield run
@@ -209,11 +206,12 @@ def listening(place: Place, what: str) -> socket.socket:
     return sock
 
 
-def _must_not_be_exposed(place: Place, entrance: Entrance) -> None:
+def _must_not_be_exposed(plan: Plan, entrance: Entrance) -> None:
     """Whoever reaches a control plane that asks nobody who he is may do everything."""
-    if not (is_loopback(place.host) or entrance.is_for_others):
+    is_for_others = entrance.behind_proxy or (plan.auth and entrance.certificates is not None)
+    if not (is_loopback(plan.control.host) or is_for_others):
         raise UsageError(
-            f"{place} can be reached from outside, and nobody is asked who he is there. "
+            f"{plan.control} can be reached from outside, and nobody is asked who he is there. "
             "Choose an address of this machine's own: --control 127.0.0.1:PORT."
         )
 
@@ -277,8 +275,9 @@ async def control_plane(
 
 def _entered(run: Running, app: ASGIApp, sock: socket.socket, entrance: Entrance) -> ASGIApp:
     """The application behind whatever decides who may ask."""
-    if entrance.authenticate is not None:
-        return entrance.authenticate(run, app)
+    if run.auth.required:
+        # A page of another site has no token to show, and a token is good by whatever name.
+        return Gate(app, run.auth)
     run.guard = Guard(app, LOCAL_NAMES | {sock.getsockname()[0]}, entrance.names)
     return run.guard
 

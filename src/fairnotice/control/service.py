@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.control import shapes, stories, views
+from fairnotice.control.admission import Auth
 from fairnotice.control.misfits import nearest
 from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
@@ -108,8 +109,10 @@ class Service:
         conductor: Conductor,
         new_id: Callable[[], str] | None = None,
         faults: Faults | None = None,
+        auth: Auth | None = None,
     ) -> None:
         self.conductor = conductor
+        self._auth = auth
         # Those of the endpoint in this process, where there is one.
         self._faults = faults
         self._new_id = new_id or _new_guid
@@ -344,6 +347,15 @@ class Service:
         """Why this specification would not be applied now; None where it would be."""
         decision = self.conductor.foresee(commands.ApplyFleet(spec=spec))
         return decision if isinstance(decision, Refusal) else None
+
+    # ---- Who may ask ----
+
+    @property
+    def auth(self) -> Auth:
+        """Tokens and the audit; Unavailable where nobody keeps any."""
+        if self._auth is None:
+            raise Unavailable("there are no tokens in this process")
+        return self._auth
 
     # ---- Faults of the endpoint, of which the law knows nothing ----
 
