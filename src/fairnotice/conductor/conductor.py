@@ -13,7 +13,7 @@ import gc
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -193,6 +193,16 @@ class Conductor:
         self._arrived.set()
         # Whoever asked may go away; what he asked for does not.
         return await asyncio.shield(answer)
+
+    def keep_for(self, *, journal_days: int, history_days: int, audit_days: int) -> None:
+        """Forget after so many days from now on."""
+        self.timing = replace(
+            self.timing,
+            journal_days=journal_days,
+            history_days=history_days,
+            audit_days=audit_days,
+        )
+        self.fleet.timing = self.timing
 
     def foresee(self, command: Command) -> Decision | Refusal:
         """What would be decided now. Nothing changes."""
@@ -440,7 +450,7 @@ class Conductor:
         return self._store.forget(
             journal_before=now - timedelta(days=self.timing.journal_days),
             history_before=now - timedelta(days=self.timing.history_days),
-        )
+        ) or self._store.forget_audit(now - timedelta(days=self.timing.audit_days))
 
     # ---- The store's thread ----
 

@@ -10,12 +10,9 @@ from fairnotice.engine.changes import Removal, Row
 from fairnotice.stores import rows, store
 
 
-async def feed_lines(
-    feed: Feed, after: int, ending: asyncio.Event | None = None
-) -> AsyncIterator[Line]:
-    """Everything after this revision, for as long as somebody reads and nothing is `ending`."""
-    ending = ending or asyncio.Event()
-    while not ending.is_set():
+async def feed_lines(feed: Feed, after: int, *endings: asyncio.Event) -> AsyncIterator[Line]:
+    """Everything after this revision, until nobody reads or one of these is set."""
+    while not any(ending.is_set() for ending in endings):
         found = await feed.after(after)
         if isinstance(found, Snapshot):
             *rows_before, last = found.rows
@@ -29,7 +26,7 @@ async def feed_lines(
                 yield _change(one)
             after = found[-1].revision
         else:
-            await either(feed.wait_beyond(after), ending.wait())
+            await either(feed.wait_beyond(after), *(ending.wait() for ending in endings))
 
 
 async def either(*waits: Coroutine[Any, Any, Any]) -> None:
