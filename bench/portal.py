@@ -27,7 +27,7 @@ from fairnotice.engine import AZURE, Fleet, Refusal
 from fairnotice.engine.changes import Change
 from fairnotice.engine.commands import Heard, ReportServed
 from fairnotice.model import Event, Requester
-from fairnotice.portal.front import portal
+from fairnotice.portal.portal import portal
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.words import Role
 

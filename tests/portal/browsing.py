@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairnotice.engine import DEV
-from fairnotice.portal.front import portal
+from fairnotice.portal.portal import portal
 from tests.control.calling import PATIENCE_SECONDS, serving
 
 CHROMIUM = shutil.which("chromium")

@@ -25,6 +25,7 @@ from fairnotice.drivers.driver import Driver
 from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
 from fairnotice.engine import PROFILES, Timing
 from fairnotice.errors import UsageError
+from fairnotice.portal.portal import portal
 from fairnotice.stores.opening import open_store, sqlite_file
 from fairnotice.systemd import reloading, tell_systemd, watchdog_seconds
 
@@ -123,6 +124,7 @@ def plan_of(config: ServeConfig, clock: Clock) -> Plan:
         first_answer_delay_seconds=0.0 if metadata is None else metadata.first_answer_delay_seconds,
         store_url=settings.hidden(url),
         auth=config.auth.required,
+        fronts=portal,
         entrance=entrance,
     )
 

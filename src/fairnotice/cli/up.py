@@ -21,7 +21,7 @@ from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
 from fairnotice.engine import PROFILES, Refusal
 from fairnotice.errors import StoreInUse, UsageError
 from fairnotice.metadata.rate import BURST, DEFAULT, Rate, rate_of
-from fairnotice.portal.front import portal
+from fairnotice.portal.portal import portal
 from fairnotice.stores.opening import open_store, sqlite_file
 
 EXAMPLES = """examples:

@@ -117,6 +117,8 @@ class Running:
         self.prefix_allowed = False
         # The URL of the store, as it may be shown.
         self.store = ""
+        # What a front puts before everything else, the gate too; it asks browsers to sign in.
+        self.in_front: Callable[[ASGIApp], ASGIApp] = lambda app: app
         # Set when the service ends: what streams must not keep it.
         self.ending = asyncio.Event()
 
@@ -278,7 +280,7 @@ def _entered(run: Running, app: ASGIApp, sock: socket.socket, entrance: Entrance
     """The application behind whatever decides who may ask."""
     if run.auth.required:
         # A page of another site has no token to show, and a token is good by whatever name.
-        return Gate(app, run.auth)
+        return run.in_front(Gate(app, run.auth))
     run.guard = Guard(app, LOCAL_NAMES | {sock.getsockname()[0]}, entrance.names)
     return run.guard
 

@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
+from fairnotice.control.auth import ANYBODY, CALLER, Caller
 from fairnotice.control.running import Running
 from fairnotice.errors import UnknownName
 from fairnotice.portal.assets import ASSETS, BUILD
@@ -25,14 +26,22 @@ from fairnotice.portal.now_page import NowPage
 from fairnotice.portal.parts import Page
 from fairnotice.portal.rollout_pages import RolloutPage, RolloutsPage
 from fairnotice.portal.site import NEWEST, Site, Viewer
+from fairnotice.words import TokenRole
 
+# Where a request carries the word that a page of this session shows.
+CSRF = "fairnotice.csrf"
 # No script and no style but ours, from here; text of others cannot bring any.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# Names and states are nobody else's: no proxy keeps them, and Back asks anew.
-PAGE_HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+PAGE_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    # Names and states are nobody else's: no proxy keeps them, and Back asks anew.
+    "Cache-Control": "no-store",
+    # Nobody else is told where one was; our own forms say whence they come, as they must.
+    "Referrer-Policy": "same-origin",
+}
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 ZIPPED_FROM_BYTES = 1_000
@@ -73,7 +82,23 @@ PAGES: Mapping[str, Maker] = {
 }
 
 
-def portal(run: Running) -> list[Route]:
+def caller_of(request: Request) -> Caller:
+    """Who asks, as the gate has found out."""
+    caller: Caller = request.scope.get(CALLER, ANYBODY)
+    return caller
+
+
+def viewer_of(request: Request) -> Viewer:
+    """What pages offer to who asks."""
+    caller = caller_of(request)
+    return Viewer(
+        name="" if caller.token is None else caller.token.name,
+        may_operate=caller.may(TokenRole.OPERATOR),
+        csrf=request.scope.get(CSRF, ""),
+    )
+
+
+def addresses(run: Running) -> list[Route]:
     """Every address of the portal."""
     return Front(Site(run), run.ending).routes()
 
@@ -102,15 +127,18 @@ class Front:
     def _page(self, make: Maker) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             try:
-                page = await self._made(make, request.path_params, request.query_params)
+                names, query = request.path_params, request.query_params
+                page = await self._made(make, viewer_of(request), names, query)
             except UnknownName as unknown:
                 return await self._not_found(request, unknown)
             return await zipped(request, await page.html(self._process))
 
         return endpoint
 
-    async def _made(self, make: Maker, names: Mapping[str, Any], query: QueryParams) -> Page:
-        made = make(self._site, Viewer(), names, query)
+    async def _made(
+        self, make: Maker, viewer: Viewer, names: Mapping[str, Any], query: QueryParams
+    ) -> Page:
+        made = make(self._site, viewer, names, query)
         return made if isinstance(made, Page) else await made
 
     async def _not_found(self, request: Request, unknown: UnknownName) -> Response:
@@ -126,11 +154,13 @@ class Front:
             return Response(status_code=404)
         query = QueryParams(asked.query)
         try:
-            page = await self._made(found[0], found[1], query)
+            page = await self._made(found[0], viewer_of(request), found[1], query)
         except UnknownName:
             # What the page was about is gone: nothing changes on it any more.
             return Response(status_code=410)
-        stream = messages(page, self._standing(request), self._ending)
+        ended = caller_of(request).ended
+        endings = [self._ending] if ended is None else [self._ending, ended]
+        stream = messages(page, self._standing(request), *endings)
         return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
 
     def _found(self, scope: Scope) -> tuple[Maker, Mapping[str, Any]] | None:
@@ -164,11 +194,16 @@ def _takes_gzip(request: Request) -> bool:
 
 
 async def _asset(request: Request) -> Response:
-    found = ASSETS.get(request.path_params["name"])
+    return asset(request, request.path_params["build"], request.path_params["name"])
+
+
+def asset(request: Request, build: str, name: str) -> Response:
+    """A style or a script, kept for good where it is the one of this build."""
+    found = ASSETS.get(name)
     if found is None:
         return Response(status_code=404)
     headers = {"Vary": "Accept-Encoding"}
-    if request.path_params["build"] == BUILD:
+    if build == BUILD:
         headers |= FOR_GOOD
     body = found.body
     if _takes_gzip(request):

@@ -5,8 +5,8 @@ page that was away for too long, or was drawn by another process, is sent all of
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -48,15 +48,19 @@ class Standing(NamedTuple):
     state: str
 
 
-async def messages(page: Page, standing: Standing, ending: asyncio.Event) -> AsyncIterator[bytes]:
+async def messages(page: Page, standing: Standing, *endings: asyncio.Event) -> AsyncIterator[bytes]:
     """What a page has to be told, until whoever looks goes away or nothing is left to look at."""
     showing = Showing(page, standing)
-    while not ending.is_set():
+
+    def waits() -> list[Coroutine[Any, Any, Any]]:
+        return [ending.wait() for ending in endings]
+
+    while not any(ending.is_set() for ending in endings):
         message = await showing.look()
         if message is not None:
             yield b"data: " + msgspec.json.encode(message) + b"\n\n"
-            await either(asyncio.sleep(PAUSE_SECONDS), ending.wait())
-        await either(showing.moved(), asyncio.sleep(LOOK_SECONDS), ending.wait())
+            await either(asyncio.sleep(PAUSE_SECONDS), *waits())
+        await either(showing.moved(), asyncio.sleep(LOOK_SECONDS), *waits())
 
 
 class Showing:

@@ -12,6 +12,8 @@ from fairnotice.engine import Fleet
 from fairnotice.errors import Unavailable
 
 NEWEST = "2020-07-01"
+# Where a VM finds its metadata.
+INSIDE_A_VM = "http://169.254.169.254"
 
 
 class Viewer(NamedTuple):
@@ -64,7 +66,8 @@ class Site:
 
     def last_asked(self, vm: str) -> datetime | None:
         """When this VM last asked the endpoint of this process for its document."""
-        caller = self._run.worker.board.callers.get(vm)
+        worker = self._run.worker
+        caller = None if worker is None else worker.board.callers.get(vm)
         now = self.service.conductor.now()
         if caller is None or caller.asked_at < 0:
             return None
@@ -103,5 +106,8 @@ class Site:
         return said
 
     def _metadata(self, vm: str) -> str:
+        if self._run.worker is None:
+            # Its node has an endpoint of its own.
+            return INSIDE_A_VM
         prefix = f"/vm/{quote(vm, safe='')}" if self._run.prefix_allowed else ""
         return f"http://{self._run.metadata}{prefix}"
