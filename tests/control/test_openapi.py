@@ -54,6 +54,7 @@ def test_every_shape_that_is_referred_to_is_there():
     assert set(shapes) - references(DOCUMENT) <= {
         "AuditPaging",
         "EventPaging",
+        "Foresee",
         "Paging",
         "Version",
     }
@@ -84,7 +85,8 @@ def test_bounds_that_are_enforced_are_said():
     (after,) = DOCUMENT["paths"]["/v1/feed"]["get"]["parameters"]
     assert (after["schema"]["minimum"], after["schema"]["maximum"]) == (0, 2**63 - 1)
     restart = DOCUMENT["paths"]["/v1/vms:restart"]["post"]["parameters"]
-    assert [one["schema"]["maxLength"] for one in restart] == [200]
+    keys = [one for one in restart if one["in"] == "header"]
+    assert [one["schema"]["maxLength"] for one in keys] == [200]
 
 
 def test_what_was_only_asked_is_not_said_to_be_durable():
@@ -191,6 +193,9 @@ def test_schemathesis_finds_nothing_among_names_that_are_there(tmp_path):
                 for parameter in operation["parameters"]:
                     if parameter["in"] == "path":
                         parameter["schema"] = {"enum": known[path.split("/")[2]]}
+                    elif parameter["name"] == "foresee" and path.startswith("/v1/vms:"):
+                        # Few of these fit: they are done in earnest.
+                        parameter["schema"] = {"enum": [False]}
         for shape, named in (("StartRollout", "nodes"), ("OnVms", "vms"), ("PlannedOnVms", "vms")):
             properties = document["components"]["schemas"][shape]["properties"]
             properties[named]["items"] = {"enum": known[named]}
