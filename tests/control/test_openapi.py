@@ -206,6 +206,7 @@ def test_schemathesis_finds_nothing_among_names_that_are_there(tmp_path):
             *(served, tmp_path, document, "--exclude-operation-id", "put-fleet"),
             *("--phases", "coverage,fuzzing", "--max-examples", EXAMPLES),
         )
-        assert served.run.conductor.fleet.revision > before + 100
+        # Half of them only ask what would happen.
+        assert served.run.conductor.fleet.revision > before + 50
         requests = served.run.conductor.fleet.requests.values()
         assert any(len(request.operations) > 1 and not request.node for request in requests)
