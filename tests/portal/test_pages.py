@@ -76,6 +76,24 @@ def test_the_document_is_shown_in_any_version(busy):
     assert "DurationInSeconds" not in page_of(busy, "/vms/web-0?api-version=2019-01-01")
 
 
+def test_a_vm_is_found_by_a_part_of_its_name(busy):
+    """In whatever letters."""
+    found = (
+        page_of(busy, "/fleet?find=FRONTEND").partition("found-vms")[2].partition("</section>")[0]
+    )
+    assert re.findall(r'href="/vms/(\w+)"', found) == ["FrontEnd_IN_0", "FrontEnd_IN_1"]
+
+
+def test_of_a_large_fleet_only_what_matters_is_drawn(busy, monkeypatch):
+    """Else the picture would be of nothing."""
+    monkeypatch.setattr("fairnotice.portal.fleet_page.LARGE_FROM_VMS", 5)
+    html = page_of(busy, "/fleet")
+    assert 'id="node:node-0"' in html
+    assert 'id="node:node-4"' not in html
+    assert 'id="scope:availability-set:web"' in html
+    assert 'id="scope:cloud-service:shop"' not in html
+
+
 def test_history_is_searched(busy):
     """By VM, type, status and time."""
     row = f'id="past:{busy.event}"'

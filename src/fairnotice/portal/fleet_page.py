@@ -2,18 +2,23 @@
 
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import islice
 
 from fairnotice.engine.changes import Row
 from fairnotice.model import Event, Impact, Node, Operation, Scope, Vm
 from fairnotice.portal.parts import Key, Page, Part
 from fairnotice.portal.site import Site, Viewer
-from fairnotice.portal.telling import touched
-from fairnotice.words import ScopeKind
+from fairnotice.portal.telling import Touched, touched
+from fairnotice.words import NodeState, ScopeKind
 
-# From so many VMs on they are squares without their names.
+# From so many VMs on they are squares without their names; from so many more on, those are left out
+# of which there is nothing to say.
 DENSE_FROM_VMS = 300
+LARGE_FROM_VMS = 5_000
+FOUND_MAX = 100
 SUMMARY = Key("fleet-summary")
 NOWHERE = Key("nowhere")
+FOUND = Key("found-vms")
 
 
 class FleetPage(Page):
@@ -22,8 +27,9 @@ class FleetPage(Page):
     template = "fleet.html"
     section = "fleet"
 
-    def __init__(self, site: Site, viewer: Viewer) -> None:
+    def __init__(self, site: Site, viewer: Viewer, find: str = "") -> None:
         super().__init__(site, viewer)
+        self.find = find
         # Where each VM was when it was last drawn: when it moves, both nodes are drawn anew.
         self._node_of = {vm.name: vm.node for vm in self.fleet.vms.values()}
 
@@ -38,20 +44,24 @@ class FleetPage(Page):
         return len(self.fleet.vms) >= DENSE_FROM_VMS
 
     @property
+    def large(self) -> bool:
+        """Whether only nodes and scopes are shown of which there is something to say."""
+        return len(self.fleet.vms) >= LARGE_FROM_VMS
+
+    @property
     def domains(self) -> list[int]:
         """The fault domains that there are."""
         return sorted({node.fault_domain for node in self.fleet.nodes.values()})
 
     def keys(self) -> Iterable[Key]:
         """All of it."""
-        yield SUMMARY
-        yield NOWHERE
-        yield from (Key("node", name) for name in self.fleet.nodes)
+        yield from (SUMMARY, NOWHERE, FOUND)
+        yield from (Key("node", node.name) for node in self.fleet.nodes.values())
         yield from (_scope_key(scope) for scope in self.fleet.scopes.values())
 
     def touched(self, rows: Iterable[Row]) -> Iterable[Key]:
         """The nodes and scopes of the VMs that these rows are about."""
-        found = {SUMMARY: None, NOWHERE: None}
+        found: dict[Key, None] = dict.fromkeys((SUMMARY, FOUND) if self.find else (SUMMARY,))
         for row in rows:
             if isinstance(row, Node):
                 found[Key("node", row.name)] = None
@@ -60,7 +70,7 @@ class FleetPage(Page):
             for name in _vms_of(row):
                 found |= dict.fromkeys(self._around(name))
             if isinstance(row, Vm):
-                found |= dict.fromkeys(self._removed(row))
+                found |= dict.fromkeys((NOWHERE, *self._removed(row)))
         return found
 
     def _around(self, name: str) -> Iterable[Key]:
@@ -85,15 +95,26 @@ class FleetPage(Page):
         if key.kind in ("scope", "alone"):
             return self._scope(key)
         if key == NOWHERE:
-            homeless = [vm for vm in self.fleet.vms.values() if vm.node is None]
-            chips = [(vm, touched(self.fleet, vm, self.now)) for vm in homeless]
-            return self.drawn(key, "nowhere-box", "part_nowhere.html", chips=chips, page=self)
+            homeless = (vm for vm in self.fleet.vms.values() if vm.node is None)
+            return self.drawn(
+                key, "nowhere-box", "part_nowhere.html", chips=self._chips(homeless), page=self
+            )
+        if key == FOUND:
+            text = self.find.lower()
+            alike = (vm for vm in self.fleet.vms.values() if text and text in vm.name.lower())
+            return self.drawn(
+                key, "found-vms-box", "part_found_vms.html", chips=self._chips(alike), page=self
+            )
         counts = (len(self.fleet.nodes), len(self.fleet.vms), len(self.fleet.scopes))
         return self.drawn(key, "fleet-summary-box", "part_fleet_summary.html", counts=counts)
 
+    def _chips(self, vms: Iterable[Vm]) -> list[tuple[Vm, Touched]]:
+        some = islice(vms, FOUND_MAX)
+        return [(vm, touched(self.fleet, vm, self.now)) for vm in some]
+
     def _node(self, key: Key) -> Part | None:
         node = self.fleet.nodes.get(key.name)
-        if node is None:
+        if node is None or (self.large and not self._is_told_of(node)):
             return None
         if node.name not in self._position:
             # It was declared since.
@@ -114,9 +135,15 @@ class FleetPage(Page):
             page=self,
         )
 
+    def _is_told_of(self, node: Node) -> bool:
+        """Whether there is something to say of a node, or of a VM on it."""
+        names = self.fleet.vms_on_node.get(node.name, ())
+        busy = any(name in self.fleet.operations_on_vm for name in names)
+        return busy or node.state is not NodeState.IN_SERVICE
+
     def _scope(self, key: Key) -> Part | None:
         scope = self.fleet.scopes.get(key.name)
-        if scope is None:
+        if scope is None or (self.large and not self.fleet.events_in_scope.get(scope.name)):
             return None
         domains: dict[int | None, list[object]] = {}
         for name in self.fleet.vms_in_scope.get(scope.name, ()):

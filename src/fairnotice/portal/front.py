@@ -72,7 +72,7 @@ async def _event(site: Site, viewer: Viewer, names: Mapping[str, Any], _: QueryP
 
 PAGES: Mapping[str, Maker] = {
     "/": _now,
-    "/fleet": lambda site, viewer, _, __: FleetPage(site, viewer),
+    "/fleet": lambda site, viewer, _, query: FleetPage(site, viewer, query.get("find", "")[:200]),
     "/vms/{name}": _vm,
     "/nodes/{name}": lambda site, viewer, names, _: NodePage(site, viewer, names["name"]),
     "/rollouts": lambda site, viewer, _, __: RolloutsPage(site, viewer),

@@ -1,7 +1,7 @@
 """Now: what is announced and under way, as a timeline and as a table; or that nothing is."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -14,6 +14,7 @@ from fairnotice.portal.timeline import SPANS, Span, bar, span_of
 
 # What is over stays in view, so that one sees how it ended.
 OVER_SHOWN = 8
+COUNTED_EVERY = timedelta(seconds=2)
 # To choose from, beside the one that fits.
 CHOICES = (60, 900, 10_800, 172_800, 2_592_000)
 SUMMARY, AXIS, QUIET, OVER = Key("summary"), Key("axis"), Key("quiet"), Key("over")
@@ -29,6 +30,8 @@ class NowPage(Page):
     def __init__(self, site: Site, viewer: Viewer, seconds: int | None = None) -> None:
         super().__init__(site, viewer)
         self._seconds = seconds if seconds in SPANS else None
+        self._counted_at = self.now - COUNTED_EVERY
+        self._enabled_count = 0
         self._span = span_of(self._live(), self.now, self._seconds)
 
     # ---- The span of the timeline ----
@@ -140,8 +143,15 @@ class NowPage(Page):
             "of_vms": len(self.fleet.vms),
             "nodes": len(self.fleet.nodes),
             "scopes": len(self.fleet.scopes),
-            "enabled": sum(scope.enabled for scope in self.fleet.scopes.values()),
+            "enabled": self._enabled(),
         }
+
+    def _enabled(self) -> int:
+        """How many scopes listen. There may be many, so they are not counted at every change."""
+        if self.now >= self._counted_at + COUNTED_EVERY:
+            self._counted_at = self.now
+            self._enabled_count = sum(scope.enabled for scope in self.fleet.scopes.values())
+        return self._enabled_count
 
     def _events_of(self, rows: Iterable[Row]) -> Iterable[Event]:
         """The events that these rows are about."""

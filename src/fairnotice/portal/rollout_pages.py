@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from fairnotice.control import shapes
+from fairnotice.control import shapes, views
 from fairnotice.engine.changes import Row
 from fairnotice.model import Operation, Rollout, RolloutNode
 from fairnotice.portal.parts import Key, Page, Part, newest_first
@@ -22,6 +22,13 @@ _OVER = (
 )
 
 
+def _rollout_of(row: Row) -> str | None:
+    """The rollout that a row is about."""
+    if isinstance(row, Rollout):
+        return row.id
+    return row.rollout if isinstance(row, RolloutNode | Operation) else None
+
+
 class RolloutsPage(Page):
     """Every rollout, and the form for a new one."""
 
@@ -35,12 +42,8 @@ class RolloutsPage(Page):
 
     def touched(self, rows: Iterable[Row]) -> Iterable[Key]:
         """Those that these rows are about."""
-        found = {Key("no-rollouts"): None}
-        for row in rows:
-            name = row.id if isinstance(row, Rollout) else getattr(row, "rollout", None)
-            if isinstance(row, Rollout | RolloutNode | Operation) and name is not None:
-                found[Key("rollout", name)] = None
-        return found
+        names = dict.fromkeys(_rollout_of(row) for row in rows)
+        return (Key("no-rollouts"), *(Key("rollout", name) for name in names if name))
 
     def part(self, key: Key) -> Part | None:
         """One of them."""
@@ -50,7 +53,7 @@ class RolloutsPage(Page):
         row = self.fleet.rollouts.get(key.name)
         if row is None:
             return None
-        shown = self.site.service.rollout(key.name)
+        shown = views.rollout(self.fleet, row, views.canceled_nodes(self.fleet)[row.id])
         order = newest_first(row.asked_at)
         return self.drawn(key, "rollouts", "part_rollout.html", order, rollout=shown)
 
@@ -79,7 +82,8 @@ class RolloutPage(Page):
 
     def __init__(self, site: Site, viewer: Viewer, name: str) -> None:
         super().__init__(site, viewer)
-        self.id = site.service.rollout(name).id
+        self._shown = site.service.rollout(name)
+        self.id = self._shown.id
 
     @property
     def title(self) -> str:
@@ -91,11 +95,16 @@ class RolloutPage(Page):
         """Few enough to be drawn all."""
         return (Key("rollout-head"), Key("rollout-domains"), Key("rollout-nodes"))
 
+    def touched(self, rows: Iterable[Row]) -> Iterable[Key]:
+        """All of it where it is about this rollout, of which one is made for all parts."""
+        if self.id not in self.fleet.rollouts or self.id not in map(_rollout_of, rows):
+            return ()
+        self._shown = self.site.service.rollout(self.id)
+        return self.keys()
+
     def part(self, key: Key) -> Part | None:
         """One of them."""
-        if self.id not in self.fleet.rollouts:
-            return None
-        shown = self.site.service.rollout(self.id)
+        shown = self._shown
         more: dict[str, Any] = {"rollout": shown}
         if key.kind == "rollout-domains":
             scopes = self._domains(shown)
