@@ -73,8 +73,9 @@ diagram: install ## draw docs/reference/states.md from engine/transitions.py
 reference: install ## write the generated pages of docs/reference/ from the code
 	$(PY) scripts/reference.py
 
-picture: install ## draw docs/pictures/event-watch.svg from a real service
+picture: install ## draw docs/pictures/ from a real service
 	$(PY) scripts/picture.py
+	$(PY) -m scripts.portal_pictures
 
 lock: ## pin the newest versions into the lock files
 	scripts/lock

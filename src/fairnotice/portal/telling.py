@@ -1,6 +1,5 @@
 """What an event looks like to people: in which phase it is, and what it waits for, in words."""
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -94,11 +93,16 @@ def touched(fleet: Fleet, vm: Vm, now: datetime) -> Touched:
 def _waiting(event: Event) -> str:
     seen_by = {seen.vm for seen in event.seen}
     unseen = [name for name in event.resources if name not in seen_by]
-    waits = f"waits for {_some(event.resources)} to approve"
+    count = len(event.resources)
+    who = event.resources[0] if count == 1 else f"one of {count} VMs"
+    waits = f"waits for {who} to approve"
     if not unseen:
         return waits
-    everybody = len(unseen) == len(event.resources)
-    return f"{waits}; not seen yet" if everybody else f"{waits}; not seen by {_some(unseen)}"
+    return f"{waits}; not seen yet" if len(unseen) == count else f"{waits}; {_unseen(unseen)}"
+
+
+def _unseen(names: list[str]) -> str:
+    return f"{names[0]} has not seen it" if len(names) == 1 else f"{len(names)} have not seen it"
 
 
 def _after(event: Event) -> str:
@@ -106,9 +110,3 @@ def _after(event: Event) -> str:
         why = f"approved by {event.approval.by}" if event.approval else "its notice is over"
         return why if event.settling_since is None else f"{why}; all is done, it settles"
     return event.reason
-
-
-def _some(names: Iterable[str], most: int = 3) -> str:
-    names = list(names)
-    more = len(names) - most
-    return " or ".join(names[:most]) + (f" or {more} more" if more > 0 else "")
