@@ -7,15 +7,21 @@ from typing import Any
 from fairnotice.conductor.feed import Feed, Snapshot
 from fairnotice.control.shapes import Line
 from fairnotice.engine.changes import Removal, Row
+from fairnotice.errors import Unavailable
 from fairnotice.stores import rows, store
 
 
 async def feed_lines(
     feed: Feed, after: int, ending: asyncio.Event | None = None
 ) -> AsyncIterator[Line]:
-    """Everything after this revision, for as long as somebody reads and nothing is `ending`."""
+    """Everything after this revision, while somebody reads, nothing is `ending` and it is current.
+
+    errors.Unavailable where what is shown here may be old.
+    """
     ending = ending or asyncio.Event()
     while not ending.is_set():
+        if feed.cut_off:
+            raise Unavailable("this control plane has lost the journal: follow another")
         found = await feed.after(after)
         if isinstance(found, Snapshot):
             *rows_before, last = found.rows

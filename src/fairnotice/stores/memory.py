@@ -103,6 +103,9 @@ class MemoryStore:
             self._moved.wait_for(lambda: self._revision > revision, seconds)
             return self._revision
 
+    def hang_up(self) -> None:
+        """Nothing here waits for an answer from elsewhere."""
+
     def close(self) -> None:
         """Nothing to let go of."""
 

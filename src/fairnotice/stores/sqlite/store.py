@@ -224,6 +224,9 @@ class SqliteStore:
             else:
                 self._lookouts.append(lookout)
 
+    def hang_up(self) -> None:
+        """Nothing here waits for an answer from elsewhere."""
+
     def close(self) -> None:
         """Let go of everything."""
         with self._moved:
