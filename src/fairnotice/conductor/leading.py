@@ -19,8 +19,8 @@ from fairnotice.stores.lease import Lease, Standing
 
 log = logging.getLogger(__name__)
 
-# How often a lease is renewed, and looked at by those who do not have it.
-RENEW_EVERY_SECONDS = 0.5
+# How often a lease is renewed while it lasts, and looked at by those who do not have it.
+RENEWALS = 5
 AT_ONCE_SECONDS = 0.02
 # A lease that does not answer for so long is asked by a new connection.
 ANSWER_SECONDS_MAX = 2.0
@@ -63,6 +63,7 @@ class Lead:
     ) -> None:
         self._lease = lease
         self._clock = clock
+        self._every_seconds = lease.seconds / RENEWALS
         self._changed = changed
         self._lost_touch = lost_touch
         self._lock = Lock()
@@ -107,6 +108,8 @@ class Lead:
         with self._lock:
             if self._reign is not None and self._reign.epoch == epoch:
                 self._lose()
+                self._leader = None
+        self._changed()
 
     async def close(self) -> None:
         """Lead no more, and let another lead at once."""
@@ -147,11 +150,11 @@ class Lead:
                 wait_seconds = self._step()
             except Unavailable as error:
                 log.warning("the lease: %s", error)
-                wait_seconds = RENEW_EVERY_SECONDS / 2
+                wait_seconds = self._every_seconds / 2
                 self._nobody_known()
             except Exception:
                 log.exception("the lease went wrong")
-                wait_seconds = RENEW_EVERY_SECONDS
+                wait_seconds = self._every_seconds
             self._asked_at = None
             self._stopping.wait(wait_seconds)
         self._asked_at = self._clock.monotonic()
@@ -174,7 +177,7 @@ class Lead:
         if not found.free and not self._is_stuck(found):
             self._tell(None, Leader(found.epoch, found.address))
             # Whoever sleeps until the very end of it loses no time when it is not renewed.
-            return min(RENEW_EVERY_SECONDS, found.left_seconds + 0.005)
+            return min(self._every_seconds, found.left_seconds + 0.005)
         return self._take(found)
 
     def _renew(self, reign: Reign) -> float:
@@ -182,19 +185,19 @@ class Lead:
         if began - self._loop_at > LOOP_SECONDS_MAX:
             log.error("nothing moves in this control plane: another may lead")
             self._tell(None, None)
-            return RENEW_EVERY_SECONDS
+            return self._every_seconds
         if not self._lease.renew():
             self._tell(None, None)
             return AT_ONCE_SECONDS
         with self._lock:
             if self._reign is reign:
                 self._until = began + self._lease.seconds
-        return RENEW_EVERY_SECONDS
+        return self._every_seconds
 
     def _take(self, found: Standing) -> float:
         began = self._clock.monotonic()
         if began - self._loop_at > LOOP_SECONDS_MAX:
-            return RENEW_EVERY_SECONDS
+            return self._every_seconds
         epoch = self._lease.take(found)
         if epoch is None:
             # Another was quicker; who, is asked soon.
@@ -203,7 +206,7 @@ class Lead:
         with self._lock:
             self._until = began + self._lease.seconds
         self._tell(Reign(epoch, takeover), Leader(epoch, self._lease.address))
-        return RENEW_EVERY_SECONDS
+        return self._every_seconds
 
     def _is_stuck(self, found: Standing) -> bool:
         """Whether it has not been renewed for as long as it lasts, by our own clock.

@@ -11,6 +11,7 @@ import uvicorn
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Address
+from starlette.types import ASGIApp
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
@@ -19,6 +20,7 @@ from fairnotice.control.guard import LOCAL_NAMES, Guard
 from fairnotice.control.headers import Headers
 from fairnotice.control.holders import is_loopback, listener_at
 from fairnotice.control.metrics import CONTENT_TYPE, Tally, exposition
+from fairnotice.control.passing_on import Cluster, PassingOn
 from fairnotice.control.service import Service
 from fairnotice.control.serving import Serving
 from fairnotice.control.shapes import Health
@@ -65,6 +67,8 @@ class Plan(NamedTuple):
     store_url: str = ""
     # Addresses of other fronts, once there is a service to show.
     fronts: Callable[["Running"], list[Address]] = lambda _: []
+    # Where it is one of several control planes.
+    cluster: Cluster | None = None
 
 
 class Running:
@@ -84,15 +88,22 @@ class Running:
         self.prefix_allowed = False
         # The URL of the store, as it may be shown.
         self.store = ""
+        self.cluster: Cluster | None = None
 
     def health(self) -> Health:
         """Whether commands are taken."""
-        trouble = self.conductor.trouble
+        conductor = self.conductor
+        trouble = conductor.trouble
         return Health(
             ready=trouble is None,
             why="" if trouble is None else str(trouble),
             metadata=str(self.metadata),
             store=self.store,
+            revision=conductor.feed.revision,
+            leading=conductor.leading,
+            leader=leader.address if (leader := conductor.leader) else "",
+            epoch=leader.epoch if leader else conductor.epoch,
+            lag_seconds=round(conductor.lag_seconds, 3),
         )
 
 
@@ -106,7 +117,10 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
         stack.push_async_callback(conductor.close)
         # Taken before anything is begun: a port that is taken is said at once.
         control = stack.enter_context(contextlib.closing(listening(plan.control, "control")))
-        await conductor.start()
+        if plan.cluster is None:
+            await conductor.start()
+        else:
+            await conductor.join(plan.cluster.lease)
         worker = serving.worker(rate_limit=plan.rate_limit)
         run = Running(conductor, serving, worker, plan.clock)
         server = Server(run.worker)
@@ -119,6 +133,7 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
         run.metadata = plan.metadata._replace(port=listener.port)
         run.prefix_allowed = plan.prefix_allowed
         run.store = plan.store_url
+        run.cluster = plan.cluster
         run.control = plan.control._replace(port=control.getsockname()[1])
         await stack.enter_async_context(_task(serving.reporting()))
         await stack.enter_async_context(control_plane(run, control, plan.fronts(run)))
@@ -184,7 +199,10 @@ async def control_plane(
     """The control plane's HTTP server, ended with its connections."""
     ending = asyncio.Event()
     fronts = [Address("/metrics", _metrics(run)), *fronts]
-    app = application(run.service, run.health, fronts, ending)
+    app: ASGIApp = application(run.service, run.health, fronts, ending)
+    passing_on = None
+    if run.cluster is not None:
+        app = passing_on = PassingOn(app, run.conductor, run.cluster)
     config = uvicorn.Config(
         Headers(Guard(app, LOCAL_NAMES | {sock.getsockname()[0]})),
         log_config=None,
@@ -206,3 +224,5 @@ async def control_plane(
         server.should_exit = True
         await loop
         await server.shutdown(sockets=[sock])
+        if passing_on is not None:
+            await passing_on.close()

@@ -34,7 +34,7 @@ class PostgresLease:
 
     def look(self) -> Standing:
         """Who has it."""
-        found = self._ask("look at the lease", "look_at_lease")
+        found = self._ask("look at the lease", _QUERIES["look_at_lease"])
         assert found is not None
         return Standing(*found)
 
@@ -49,13 +49,13 @@ class PostgresLease:
             "found_renewed_at": found.renewed_at,
         }
         try:
-            taken = self._ask("take the lead", "take_lease", asked)
+            taken = self._ask("take the lead", _QUERIES["take_lease"], asked)
         except Unavailable as error:
             if not isinstance(error.__cause__, psycopg.errors.LockNotAvailable):
                 raise
             # Whoever led is stopped in the middle of a commit, or cut off: nobody waits for him.
-            self._ask("end what keeps the lead", "end_stale_commits", asked)
-            taken = self._ask("take the lead", "take_lease", asked)
+            self._ask("end what keeps the lead", _QUERIES["end_stale_commits"], asked)
+            taken = self._ask("take the lead", _QUERIES["take_lease"], asked)
         if taken is None:
             return None
         self._holder, self._epoch = holder, int(taken[0])
@@ -64,11 +64,11 @@ class PostgresLease:
     def renew(self) -> bool:
         """Keep what was taken for another while; False where it is lost."""
         asked = {"holder": self._holder, "epoch": self._epoch, "seconds": self.seconds}
-        return self._ask("renew the lease", "renew_lease", asked) is not None
+        return self._ask("renew the lease", _QUERIES["renew_lease"], asked) is not None
 
     def resign(self) -> None:
         """Let go of what was taken, so that another may take it at once."""
-        self._ask("resign", "resign_lease", {"holder": self._holder})
+        self._ask("resign", _QUERIES["resign_lease"], {"holder": self._holder})
 
     def hang_up(self) -> None:
         """Have the call that is under way fail now. Called by another thread."""
@@ -83,11 +83,11 @@ class PostgresLease:
     # ---- The connection ----
 
     def _ask(
-        self, operation: str, query: str, asked: dict[str, Any] | None = None
+        self, operation: str, query: bytes, asked: dict[str, Any] | None = None
     ) -> tuple[Any, ...] | None:
         """The first row of what is answered; after a failure the next call connects anew."""
         try:
-            answer = self._usable().execute(_QUERIES[query], asked)
+            answer = self._usable().execute(query, asked)
             return answer.fetchone() if answer.description else None
         except psycopg.Error as error:
             self.close()
