@@ -104,8 +104,10 @@ async def several(url, count):
 async def until(true):
     """Wait until this is so."""
     async with asyncio.timeout(LIMIT_SECONDS):
-        while not true():
+        waits = not true()
+        while waits:
             await asyncio.sleep(0.01)
+            waits = not true()
 
 
 async def level(one, other):

@@ -92,8 +92,8 @@ class Conductor:
         )
         self._orders = Orders(driver, clock, self.submit, self._is_live)
         self._latest = clock.wall()
-        # Whether commands are taken here.
-        self.leading = False
+        # The life that takes commands has begun here.
+        self._leads = False
         self._ending = False
         # Where several share a store: our part in who leads, and our reading after the others.
         self._lead: Lead | None = None
@@ -104,6 +104,11 @@ class Conductor:
         self._loops: list[asyncio.Task[None]] = []
 
     # ---- What it is doing ----
+
+    @property
+    def leading(self) -> bool:
+        """Whether commands are taken here."""
+        return self._leads and (self._lead is None or not self._lost(self._lead))
 
     @property
     def trouble(self) -> Unavailable | None:
@@ -144,7 +149,7 @@ class Conductor:
         # The clock as it is, even behind the last record: the law says so and makes it good.
         self._latest = self._clock.wall()
         decision = await self._begin_life(takeover=takeover)
-        self.leading = True
+        self._leads = True
         self._conducting = asyncio.create_task(self._conduct())
         if waking:
             self._begin_waking()
@@ -196,7 +201,7 @@ class Conductor:
         if self._ending:
             return
         self._ending = True
-        self.leading = False
+        self._leads = False
         await self._end_waking()
         if self._conducting is not None:
             # What is being committed is answered; what waits is told to come back.
@@ -253,7 +258,7 @@ class Conductor:
         self._latest = self._clock_of_life(self._clock.wall(), takeover=reign.takeover)
         await self._begin_life(takeover=reign.takeover)
         self._doubts.settled()
-        self.leading = True
+        self._leads = True
         self._begin_waking()
         log.warning("leads now, in epoch %d from revision %d on", self.epoch, self.fleet.revision)
 
@@ -265,7 +270,7 @@ class Conductor:
 
     async def _step_down(self) -> None:
         """Lead no more, and have no part in what was begun: whoever leads now asks for it."""
-        self.leading = False
+        self._leads = False
         log.warning("leads no more: epoch %d is over here", self.epoch)
         await self._end_waking()
         await self._orders.drop()
@@ -317,7 +322,7 @@ class Conductor:
         """The only one who changes the fleet: by commands while it leads, after others else."""
         while not self._ending:
             try:
-                if self._following is None or self.leading:
+                if self._following is None or self._leads:
                     await self._next_commands()
                 else:
                     await self._follow(self._following)
@@ -327,7 +332,7 @@ class Conductor:
 
     async def _next_commands(self) -> None:
         await self._arrived.wait()
-        if not self.leading:
+        if not self._leads:
             return
         if self._lead is not None and self._lost(self._lead):
             await self._step_down()
