@@ -279,3 +279,28 @@ def test_who_is_far_behind_loads_anew(postgres_url, monkeypatch):
             assert "more-4" in two.conductor.fleet.nodes
 
     asyncio.run(story())
+
+
+def test_without_the_database_nobody_reads_here(postgres_server, postgres_url, monkeypatch):
+    """Whoever follows the feed is let go, until the database is back; then one leads again."""
+    monkeypatch.setattr("fairnotice.conductor.following.LOST_SECONDS", 0.2)
+
+    async def story():
+        async with several(postgres_url, 2) as (one, two):
+            await level(one, two)
+            feed = two.conductor.feed
+            waiting = asyncio.ensure_future(feed.wait_beyond(feed.revision))
+            postgres_server.kill()
+            try:
+                await until(lambda: two.conductor.trouble is not None and feed.cut_off)
+                assert await waiting == feed.revision
+                await until(lambda: not one.conductor.leading and one.conductor.leader is None)
+                with pytest.raises(NotLeading, match="no control plane leads"):
+                    await one.conductor.submit(restart("one", "db"))
+            finally:
+                await asyncio.to_thread(postgres_server.start)
+            await until(lambda: one.conductor.leading or two.conductor.leading)
+            await until(lambda: two.conductor.trouble is None and not feed.cut_off)
+            await level(one, two)
+
+    asyncio.run(story())

@@ -222,7 +222,11 @@ def _feed(service: Service, ending: asyncio.Event) -> Endpoint:
         media_type = "application/x-ndjson"
         if request.method == "HEAD":
             return Response(media_type=media_type)
-        lines = feed_lines(service.conductor.feed, asked.after, ending)
+        feed = service.conductor.feed
+        if feed.cut_off:
+            why = "this control plane has lost the journal. Follow another, or try again later."
+            return problems.said(problems.problem("unavailable", 503, f"There is no feed: {why}"))
+        lines = feed_lines(feed, asked.after, ending)
         return StreamingResponse(_encoded(lines), media_type=media_type)
 
     return endpoint

@@ -93,10 +93,9 @@ class PassingOn:
     async def _passed_on(self, request: Request) -> Response:
         leader = self._conductor.leader
         if PASSED_ON in request.headers:
-            return _cannot(
-                "it was passed on to a control plane that does not lead. Nothing was done"
-            )
-        if leader is None:
+            return _cannot("it was passed on to one that does not lead. Nothing was done")
+        if leader is None or leader.address == self._ours:
+            # Or we are about to: what others have recorded last is being read.
             return _cannot("no control plane leads at the moment. Nothing was done")
         try:
             body = await _whole_body(request)
@@ -109,7 +108,7 @@ class PassingOn:
             return Response(status_code=400)
         except (Unavailable, UsageError) as error:
             log.warning("%s %s was not passed on: %s", request.method, request.url.path, error)
-            return _cannot(_in_doubt(leader.address, request.headers))
+            return _cannot(_unanswered(leader.address, request.headers, error))
         await _seen(self._conductor.feed, answer.headers)
         return _passed_back(answer)
 
@@ -144,12 +143,14 @@ def _cannot(why: str) -> Response:
     return said(problem("unavailable", 503, f"It cannot be done now: {why}. Try again later."))
 
 
-def _in_doubt(address: str, headers: Headers) -> str:
-    """That nobody knows whether it was done, and how to find out."""
-    sentence = f"the control plane at {address} leads and did not answer. It may have been done"
+def _unanswered(address: str, headers: Headers, error: Exception) -> str:
+    """Whether it may have been done, and how to find out."""
+    sentence = f"the control plane at {address} leads and cannot be reached"
+    if isinstance(error.__cause__, ConnectionRefusedError):
+        return f"{sentence}. Nothing was done"
     if "idempotency-key" in headers:
-        return f"{sentence}; repeated with the same Idempotency-Key, it is not done twice"
-    return f"{sentence}: look before you repeat it (with an Idempotency-Key you need not)"
+        return f"{sentence}. Repeated with the same Idempotency-Key, it is not done twice"
+    return f"{sentence}. It may have been done: look before you repeat it"
 
 
 async def _seen(feed: Feed, headers: Mapping[str, str]) -> None:
