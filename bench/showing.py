@@ -70,7 +70,7 @@ def _numbers(steady: Process, changing: Process, rounds: int, changes: int) -> I
     )
     yield Number(
         name="  p99",
-        values=[_p99(times) for times in shown],
+        values=[p99(times) for times in shown],
         unit="ms",
         at_most=P99_MILLISECONDS_AT_MOST,
     )
@@ -82,8 +82,9 @@ def _numbers(steady: Process, changing: Process, rounds: int, changes: int) -> I
         values=[median(times) for times in answered],
         unit="ms",
     )
-    yield Number(name="  p99", values=[_p99(times) for times in answered], unit="ms")
+    yield Number(name="  p99", values=[p99(times) for times in answered], unit="ms")
 
 
-def _p99(times: list[float]) -> float:
+def p99(times: list[float]) -> float:
+    """What 99 of a hundred are below."""
     return quantiles(times, n=100)[-1]
