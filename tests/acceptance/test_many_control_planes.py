@@ -19,10 +19,13 @@ import pytest
 
 from fairnotice.clock import SystemClock
 from fairnotice.control.peers import Peer
-from fairnotice.errors import Unavailable
+from fairnotice.drivers.driver import Order
+from fairnotice.errors import LeadLost, Unavailable
 from fairnotice.model import Operation
 from fairnotice.stores.opening import open_store
+from fairnotice.words import ImpactKind
 from tests.conductor.killing import LINES, VMS, Promises, hold_to_account
+from tests.conductor.member import driver
 from tests.conductor.requests import Visitor
 from tests.conductor.victim import FLEET
 from tests.relay import Relay
@@ -352,5 +355,18 @@ def test_another_leads_and_nothing_is_lost_or_done_twice(
     known = {line.change.row.id for line in lines if isinstance(line.change.row, Operation)}
     assert cloud.operations <= known
     if trouble is not DatabaseRestarted:
-        epochs = set((tmp_path / "epochs").read_text().split())
+        epochs = {int(epoch) for epoch in (tmp_path / "epochs").read_text().split()}
         assert len(epochs) > 1, "only one leader had anything done: nothing was proved"
+        with pytest.raises(LeadLost):
+            asyncio.run(driver_call(tmp_path, epoch=min(epochs)))
+        assert (tmp_path / "ledger").read_text().count("stale") == 0
+
+
+async def driver_call(folder, epoch):
+    """What a leader of this epoch would have done to a VM that nobody has asked for."""
+    order = Order("stale/db-0", "db-0", ImpactKind.REBOOT, "node-0", None, None, 0.0, 60.0)
+    hands = driver(folder)
+    try:
+        await hands.impact(order, epoch)
+    finally:
+        await hands.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager, closing
+from datetime import timedelta
 from threading import Event
 
 import psycopg
@@ -48,6 +49,11 @@ class Stopping(PostgresStore):
         self.stop_next = False
         self.stopped, self.goes_on = Event(), Event()
 
+    def hang_up(self):
+        # A process that is stopped hangs up on nobody.
+        if self.goes_on.is_set() or not self.stopped.is_set():
+            super().hang_up()
+
     def _write(self, connection, epoch, after, changes):
         if not self.stop_next:
             super()._write(connection, epoch, after, changes)
@@ -62,14 +68,21 @@ class Stopping(PostgresStore):
             super()._write(connection, epoch, after, changes)
 
 
+class Slow(SystemClock):
+    """A clock that is behind the others, as clocks of two machines are."""
+
+    def wall(self):
+        return super().wall() - timedelta(seconds=3)
+
+
 class Member:
     """One of the control planes, all of it in this process."""
 
-    def __init__(self, url, name):
+    def __init__(self, url, name, clock=CLOCK):
         self.store = Stopping(url)
         self.lease = Pausing(url, name, LEASE_SECONDS)
-        self.driver = SimulatedDriver(CLOCK, durations=AT_ONCE)
-        self.conductor = Conductor(self.store, self.driver, CLOCK)
+        self.driver = SimulatedDriver(clock, durations=AT_ONCE)
+        self.conductor = Conductor(self.store, self.driver, clock)
 
     def stop(self):
         """Nothing moves in it from its next commit on."""
@@ -85,7 +98,8 @@ class Member:
 @asynccontextmanager
 async def several(url, count):
     """So many; the first of them leads, on the small fleet."""
-    members = [Member(url, f"http://{name}") for name in "abc"[:count]]
+    clocks = CLOCK, Slow()
+    members = [Member(url, f"http://{'ab'[n]}", clocks[n]) for n in range(count)]
     try:
         for member in members:
             await member.conductor.join(member.lease)
@@ -134,8 +148,8 @@ def test_who_follows_shows_what_is_committed_and_says_who_leads(postgres_url):
     asyncio.run(story())
 
 
-def test_whoever_ends_in_peace_is_followed_at_once(postgres_url):
-    """The lease is resigned, what was announced keeps its NotBefore, and the driver is asked."""
+def test_whoever_ends_in_peace_is_followed_at_once(postgres_url, caplog):
+    """The lease is resigned; what was announced keeps its NotBefore, whosever clock is behind."""
 
     async def story():
         async with several(postgres_url, 2) as (one, two):
@@ -150,6 +164,7 @@ def test_whoever_ends_in_peace_is_followed_at_once(postgres_url):
             assert two.conductor.epoch == epoch + 1
             assert two.conductor.fleet.events[event].not_before == before
             assert two.conductor.fleet.life.unserved_seconds == 0
+            assert "behind the last record" not in caplog.text
             await two.conductor.submit(restart("two", "web-0"))
 
     asyncio.run(story())

@@ -207,6 +207,9 @@ class Conductor:
             # What is being committed is answered; what waits is told to come back.
             self._lead_changed()
             await self._conducting
+            # It may have begun to lead meanwhile.
+            self._leads = False
+            await self._end_waking()
         give_up(self._waiting, Unavailable("the control plane is ending"))
         await self._orders.drop()
         # Only now: whoever leads next asks for what we have begun.
