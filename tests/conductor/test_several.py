@@ -17,7 +17,7 @@ from fairnotice.errors import NotLeading, StoreInUse, Unavailable
 from fairnotice.stores.postgres.lease import PostgresLease
 from fairnotice.stores.postgres.store import PostgresStore
 from fairnotice.testing.conducted import same_fleet
-from tests.conductor.orchestra import FLEET, restart
+from tests.conductor.orchestra import FLEET, restart, until
 
 LEASE_SECONDS = 1.0
 LIMIT_SECONDS = 20
@@ -113,15 +113,6 @@ async def several(url, count):
         for member in members:
             member.go_on()
             await member.conductor.close()
-
-
-async def until(true):
-    """Wait until this is so."""
-    async with asyncio.timeout(LIMIT_SECONDS):
-        waits = not true()
-        while waits:
-            await asyncio.sleep(0.01)
-            waits = not true()
 
 
 async def level(one, other):

@@ -10,8 +10,8 @@ from fairnotice.control.peers import Peer
 from fairnotice.control.running import LOOPBACK, Place, Plan, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.stores.opening import open_lease, open_store
+from tests.conductor.orchestra import until
 
-LIMIT_SECONDS = 20
 LONG_SECONDS = 600.0
 FLEET = {"node": [{"name": "node-0"}], "vm": [{"name": "vm-0", "node": "node-0"}]}
 # Nobody listens there.
@@ -48,15 +48,6 @@ async def deaf():
 
     async with await asyncio.start_server(hang_up, LOOPBACK, 0) as server:
         yield f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
-
-
-async def until(true):
-    """Wait until this is so."""
-    async with asyncio.timeout(LIMIT_SECONDS):
-        waits = not true()
-        while waits:
-            await asyncio.sleep(0.01)
-            waits = not true()
 
 
 async def put(peer, *headers):
