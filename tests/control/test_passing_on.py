@@ -39,21 +39,25 @@ async def control_plane(url, address):
 
 
 @asynccontextmanager
-async def deaf():
-    """Somebody who listens, and hangs up when he has heard."""
+async def deaf(*, hangs_up=True):
+    """Somebody who listens and answers nothing; whether he hangs up at once, or in the end."""
+    ending = asyncio.Event()
 
-    async def hang_up(reader, writer):
+    async def listen(reader, writer):
         await reader.read(1)
+        if not hangs_up:
+            await ending.wait()
         writer.close()
 
-    async with await asyncio.start_server(hang_up, LOOPBACK, 0) as server:
+    async with await asyncio.start_server(listen, LOOPBACK, 0) as server:
         yield f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
+        ending.set()
 
 
-async def put(peer, *headers):
+async def put(peer, *headers, **more):
     """Declare a fleet: the answer, and what it says in words."""
     body = json.dumps(FLEET).encode()
-    answer = await peer.ask("PUT", "/v1/fleet", headers=headers, body=body)
+    answer = await peer.ask("PUT", "/v1/fleet", headers=headers, body=body, **more)
     return answer, json.loads(answer.body).get("detail", "")
 
 
@@ -86,13 +90,22 @@ def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
                     _, said = await put(peer, ("Idempotency-Key", "k"))
                     assert "same Idempotency-Key, it is not done twice" in said
 
-                other.resign()
+                async with deaf(hangs_up=False) as address:
+                    other.address = address
+                    assert other.take(other.look()) == 3
+                    await until(lambda: run.conductor.leader.address == address)
+                    asked = asyncio.ensure_future(put(peer, seconds=60.0))
+                    await asyncio.sleep(0.1)
+                    other.resign()
+                    answer, said = await asked
+                    assert answer.status == 503
+                    assert f"{address} leads and cannot be reached. It may have been done" in said
                 await until(lambda: run.conductor.leading)
                 answer, _ = await put(peer)
                 assert answer.status == 200
                 assert int(answer.headers[REVISION]) == run.conductor.feed.revision
                 text = (await peer.ask("GET", "/metrics")).body.decode()
                 assert "fairnotice_leading 1\n" in text
-                assert "fairnotice_epoch 3\n" in text
+                assert "fairnotice_epoch 4\n" in text
 
     asyncio.run(story())

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.conductor.feed import Feed
+from fairnotice.conductor.leading import Leader
 from fairnotice.control.peers import Peer, PeerAnswer
 from fairnotice.control.problems import problem, said
 from fairnotice.errors import Unavailable, UsageError
@@ -31,9 +32,11 @@ READS = frozenset({"GET", "HEAD", "OPTIONS"})
 BODY_BYTES_MAX = 64 * 1024 * 1024
 # Whoever asked has waited this long: the leader may be in the middle of a commit.
 ANSWER_SECONDS_MAX = 15.0
+# So often it is looked whether somebody else leads before that.
+LOOK_EVERY_SECONDS = 0.25
 # How long somebody waits until what he has changed is to be seen here.
 SEEN_SECONDS_MAX = 1.0
-# Where the journal stood when it was answered, and that it was passed on by another of us.
+# Where the journal stood when it was answered; that another of us has passed it on, and for whom.
 REVISION = "fairnotice-revision"
 PASSED_ON = "fairnotice-passed-on"
 # What of a request and of an answer means something at the other end.
@@ -102,7 +105,7 @@ class PassingOn:
             if body is None:
                 found = problem("too-large", 413, f"At most {BODY_BYTES_MAX:,} bytes are taken.")
                 return said(found)
-            answer = await self._ask(leader.address, request, body)
+            answer = await self._answer_of(leader, request, body)
         except ClientDisconnect:
             # Whoever asked is gone: nobody reads this.
             return Response(status_code=400)
@@ -111,6 +114,19 @@ class PassingOn:
             return _cannot(_unanswered(leader.address, request.headers, error))
         await _seen(self._conductor.feed, answer.headers)
         return _passed_back(answer)
+
+    async def _answer_of(self, leader: Leader, request: Request, body: bytes) -> PeerAnswer:
+        """What the leader answers; Unavailable also where another leads before it has answered."""
+        asking = asyncio.ensure_future(self._ask(leader.address, request, body))
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=LOOK_EVERY_SECONDS)
+                now = self._conductor.leader
+                if now is not None and now.epoch > leader.epoch and not asking.done():
+                    raise Unavailable(f"{now.address} leads before {leader.address} has answered")
+            return await asking
+        finally:
+            asking.cancel()
 
     async def _ask(self, address: str, request: Request, body: bytes) -> PeerAnswer:
         if self._peer is None or self._peer.url != address.rstrip("/"):
@@ -123,7 +139,7 @@ class PassingOn:
         return await self._peer.ask(
             request.method,
             f"{path}?{query}" if query else path,
-            headers=[*headers, (PASSED_ON, "1")],
+            headers=[*headers, (PASSED_ON, request.client.host if request.client else "?")],
             body=body,
             seconds=ANSWER_SECONDS_MAX,
         )

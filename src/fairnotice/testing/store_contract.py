@@ -61,6 +61,7 @@ def check_store(make_store: Callable[[], Store]) -> None:
         _followers_read_on,
         _histories_are_told,
         _waiting_ends,
+        _hanging_up_is_outlived,
         _old_lines_are_forgotten,
     ):
         promise(make_store)
@@ -388,6 +389,13 @@ def _waiting_ends(make_store: Callable[[], Store]) -> None:
         for thread in waiting:
             thread.join(WAKE_SECONDS)
         _promise(woken == [before + 1] * 2, "a commit wakes every thread that waits for it.")
+
+
+def _hanging_up_is_outlived(make_store: Callable[[], Store]) -> None:
+    with _leading(make_store) as leader:
+        leader.store.hang_up()
+        leader.commit(NodeDeclared(START, Node("after hanging up")))
+        leader.compare("After hanging up")
 
 
 def _old_lines_are_forgotten(make_store: Callable[[], Store]) -> None:
