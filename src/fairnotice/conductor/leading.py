@@ -123,23 +123,29 @@ class Lead:
 
     async def _watch(self) -> None:
         while True:
-            now = self._loop_at = self._clock.monotonic()
-            asked_at = self._asked_at
-            with self._lock:
-                over = self._reign is not None and now >= self._until
-                if over:
-                    log.error("the lease could not be renewed in time: this one leads no more")
-                    self._lose()
-                    self._leader = None
-            silent = asked_at is not None and now - asked_at > ANSWER_SECONDS_MAX
-            if silent:
-                self._lease.hang_up()
-                with self._lock:
-                    self._leader = None
-            if over or silent:
-                self._lost_touch()
-                self._changed()
+            try:
+                self._look_at_thread()
+            except Exception:
+                # Without a watch nobody would notice that the lease does not answer.
+                log.exception("the watch over the lease went wrong")
             await asyncio.sleep(WATCH_EVERY_SECONDS)
+
+    def _look_at_thread(self) -> None:
+        now = self._loop_at = self._clock.monotonic()
+        asked_at = self._asked_at
+        silent = asked_at is not None and now - asked_at > ANSWER_SECONDS_MAX
+        with self._lock:
+            over = self._reign is not None and now >= self._until
+            if over:
+                log.error("the lease could not be renewed in time: this one leads no more")
+                self._lose()
+            if over or silent:
+                self._leader = None
+        if silent:
+            self._lease.hang_up()
+        if over or silent:
+            self._lost_touch()
+            self._changed()
 
     # ---- The thread's side ----
 

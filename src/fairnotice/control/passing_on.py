@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 # As large as the largest fleet that is taken.
 BODY_BYTES_MAX = 64 * 1024 * 1024
+BAD_REQUEST = 400
 # Whoever asked has waited this long: the leader may be in the middle of a commit.
 ANSWER_SECONDS_MAX = 15.0
 # So often it is looked whether somebody else leads before that.
@@ -124,9 +125,13 @@ class PassingOn:
                 now = self._conductor.leader
                 if now is not None and now.epoch > leader.epoch and not asking.done():
                     raise Unavailable(f"{now.address} leads before {leader.address} has answered")
-            return await asking
+            answer = await asking
         finally:
             asking.cancel()
+        if answer.status >= BAD_REQUEST and not answer.body:
+            # Whatever we refuse, we say why; so it was ended while it was asked.
+            raise Unavailable(f"{leader.address} ended before it had answered")
+        return answer
 
     async def _ask(self, address: str, request: Request, body: bytes) -> PeerAnswer:
         if self._peer is None or self._peer.url != address.rstrip("/"):
