@@ -11,6 +11,7 @@ fresh one.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -312,6 +313,16 @@ class Conductor:
         # Whoever asked may go away; what he asked for does not.
         return await asyncio.shield(asked.answer)
 
+    def keep_for(self, *, journal_days: int, history_days: int, audit_days: int) -> None:
+        """Forget after so many days from now on."""
+        self.timing = replace(
+            self.timing,
+            journal_days=journal_days,
+            history_days=history_days,
+            audit_days=audit_days,
+        )
+        self.fleet.timing = self.timing
+
     def foresee(self, command: Command) -> Decision | Refusal:
         """What would be decided now. Nothing changes."""
         return self._decide(self.fleet, command, self.now())
@@ -456,7 +467,7 @@ class Conductor:
         return self._store.forget(
             journal_before=now - timedelta(days=self.timing.journal_days),
             history_before=now - timedelta(days=self.timing.history_days),
-        )
+        ) or self._store.forget_audit(now - timedelta(days=self.timing.audit_days))
 
     # ---- The store's thread ----
 

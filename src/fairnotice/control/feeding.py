@@ -11,15 +11,12 @@ from fairnotice.errors import Unavailable
 from fairnotice.stores import rows, store
 
 
-async def feed_lines(
-    feed: Feed, after: int, ending: asyncio.Event | None = None
-) -> AsyncIterator[Line]:
-    """Everything after this revision, while somebody reads, nothing is `ending` and it is current.
+async def feed_lines(feed: Feed, after: int, *endings: asyncio.Event) -> AsyncIterator[Line]:
+    """Everything after this revision, until nobody reads or one of these is set.
 
     errors.Unavailable where what is shown here may be old.
     """
-    ending = ending or asyncio.Event()
-    while not ending.is_set():
+    while not any(ending.is_set() for ending in endings):
         if feed.cut_off:
             raise Unavailable("this control plane has lost the journal: follow another")
         found = await feed.after(after)
@@ -35,7 +32,7 @@ async def feed_lines(
                 yield _change(one)
             after = found[-1].revision
         else:
-            await _either(feed.wait_beyond(after), ending.wait())
+            await _either(feed.wait_beyond(after), *(ending.wait() for ending in endings))
 
 
 async def _either(*waits: Coroutine[Any, Any, Any]) -> None:

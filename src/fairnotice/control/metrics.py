@@ -187,10 +187,10 @@ def _unseen_count(event: Event) -> int:
 # ---- Writing ----
 
 
-def exposition(tally: Tally, worker: Worker | None = None) -> str:
+def exposition(tally: Tally, worker: Worker | None = None, more: Iterable[Metric] = ()) -> str:
     """All metrics of this process, in Prometheus' text format (CONTENT_TYPE)."""
     lines: list[str] = []
-    for metric in _metrics(tally):
+    for metric in (*_metrics(tally), *more):
         lines.append(f"# HELP {metric.name} {metric.meaning}")
         lines.append(f"# TYPE {metric.name} {metric.kind}")
         lines += [

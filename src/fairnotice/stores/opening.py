@@ -19,8 +19,8 @@ def open_store(url: str) -> Store:
     """
     if url == "memory:":
         return MemoryStore()
-    if url.startswith("sqlite:") and (path := url.removeprefix("sqlite:").removeprefix("//")):
-        return SqliteStore(Path(path))
+    if path := sqlite_file(url):
+        return SqliteStore(path)
     if _is_postgres(url):
         store: Store = _imported("store").PostgresStore(url)
         return store
@@ -29,6 +29,13 @@ def open_store(url: str) -> Store:
         f"A store is memory:, sqlite:PATH or postgresql://USER@ADDRESS/DATABASE; "
         f"{url.partition(':')[0]!r} is none of them."
     )
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite store; None for every other URL."""
+    scheme, _, path = url.partition(":")
+    path = path.removeprefix("//")
+    return Path(path) if scheme == "sqlite" and path else None
 
 
 def open_lease(url: str, address: str, seconds: float) -> Lease:

@@ -19,13 +19,14 @@ SELECT
 -- The number of the last migration that was applied.
 SELECT schema_version FROM fairnotice.service;
 
--- name: back_up
--- Keep the tables as they were before a migration.
+-- name: make_room
+-- Where the tables are kept as they were before a migration; an earlier try of it is gone.
 DROP SCHEMA IF EXISTS {backup} CASCADE;
 CREATE SCHEMA {backup};
-CREATE TABLE {backup}.service AS TABLE fairnotice.service;
-CREATE TABLE {backup}.fleet AS TABLE fairnotice.fleet;
-CREATE TABLE {backup}.journal AS TABLE fairnotice.journal;
+
+-- name: back_up
+-- Keep one table as it was before a migration.
+CREATE TABLE {backup}.{table} AS TABLE fairnotice.{table};
 
 -- name: begin_epoch
 -- Take the lead, unless it belongs to one of several that share this database.
@@ -172,3 +173,92 @@ RETURNING revision;
 -- name: move_feed
 -- Say from where on the journal has every line.
 UPDATE fairnotice.service SET feed_from = greatest(feed_from, %s);
+
+-- name: tokens
+-- Every token there ever was, and when it last changed.
+SELECT changed, body FROM fairnotice.token;
+
+-- name: tokens_alone
+-- Nobody else changes a token until this transaction is over; reading goes on.
+LOCK TABLE fairnotice.token IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: tokens_changed
+-- Whether any token has changed.
+SELECT coalesce(max(changed), 0) FROM fairnotice.token;
+
+-- name: keep_token
+-- Write a token.
+INSERT INTO fairnotice.token (id, changed, body) VALUES (%s, %s, %s)
+ON CONFLICT (id) DO UPDATE SET changed = excluded.changed, body = excluded.body;
+
+-- name: add_audit
+-- Write lines of the audit.
+INSERT INTO fairnotice.audit (at, body)
+SELECT * FROM unnest(%s::timestamptz[], %s::text[]);
+
+-- name: audit
+-- Lines of the audit, the newest first.
+SELECT number, body FROM fairnotice.audit
+WHERE
+    (%(before)s::bigint IS NULL OR number < %(before)s)
+    AND (%(since)s::timestamptz IS NULL OR at >= %(since)s)
+    AND (
+        %(who)s::text IS NULL
+        OR %(who)s IN (body::jsonb ->> 'name', body::jsonb ->> 'token')
+    )
+ORDER BY number DESC LIMIT %(limit)s;
+
+-- name: remove_audit
+-- Forget some lines of the audit that are older than this.
+DELETE FROM fairnotice.audit
+WHERE number IN (SELECT number FROM fairnotice.audit WHERE at < %s LIMIT %s);
+
+-- name: copy_rows
+-- The whole state, as it is copied.
+SELECT kind, id, body FROM fairnotice.fleet ORDER BY position;
+
+-- name: copy_lines
+-- The whole journal, as it is copied.
+SELECT revision, at, what, kind, id, about, lasting, body FROM fairnotice.journal
+ORDER BY revision;
+
+-- name: copy_tokens
+-- All tokens, as they are copied.
+SELECT id, changed, body FROM fairnotice.token ORDER BY id;
+
+-- name: copy_audit
+-- The whole audit, as it is copied.
+SELECT at, body FROM fairnotice.audit ORDER BY number;
+
+-- name: hold_service
+-- Keep everybody else from leading and committing until this transaction ends.
+SELECT FROM fairnotice.service FOR UPDATE;
+
+-- name: holds_something
+-- Whether anything was ever written here.
+SELECT
+    (SELECT revision FROM fairnotice.service) > 0
+    OR EXISTS (SELECT FROM fairnotice.token)
+    OR EXISTS (SELECT FROM fairnotice.audit);
+
+-- name: fill_rows
+-- Take over rows of the state.
+COPY fairnotice.fleet (position, kind, id, body) FROM STDIN;
+
+-- name: fill_lines
+-- Take over lines of the journal.
+COPY fairnotice.journal (revision, at, what, kind, id, about, lasting, body) FROM STDIN;
+
+-- name: fill_tokens
+-- Take over tokens.
+COPY fairnotice.token (id, changed, body) FROM STDIN;
+
+-- name: fill_audit
+-- Take over what people asked for.
+COPY fairnotice.audit (at, body) FROM STDIN;
+
+-- name: fill_service
+-- Go on where a copy ended; no line before that is there for those who follow.
+UPDATE fairnotice.service
+SET epoch = greatest(epoch, %(epoch)s), revision = %(revision)s, recorded_at = %(recorded_at)s,
+    feed_from = %(revision)s;

@@ -19,7 +19,9 @@ from fairnotice.errors import (
     UsageError,
 )
 from fairnotice.stores import sql
-from fairnotice.stores.postgres import schema
+from fairnotice.stores.copies import AnyRow, Copy, Pieces
+from fairnotice.stores.postgres import copying, schema
+from fairnotice.stores.postgres.access import PostgresAccess
 from fairnotice.stores.postgres.sessions import Connection, Where, hang_up
 from fairnotice.stores.rows import change_from, decoded
 from fairnotice.stores.store import Line, Loaded
@@ -46,7 +48,7 @@ class _Service(NamedTuple):
     feed_from: int
 
 
-class PostgresStore:
+class PostgresStore(PostgresAccess):
     """Rows and journal in the schema `fairnotice` of the database at this URL.
 
     After a failure the next call connects anew, so a store outlives its server's restarts.
@@ -197,6 +199,26 @@ class PostgresStore:
             if gone:
                 connection.execute(_QUERIES["move_feed"], max(gone))
         return len(gone)
+
+    def copy(self) -> Copy:
+        """Everything at one revision, by a connection of its own."""
+        with self._door("copy"):
+            copy = copying.copied(self._connect())
+        recorded_at = _in_utc(copy.recorded_at)
+        return copy._replace(
+            recorded_at=recorded_at, pieces=Pieces(self._copied(copy.pieces), copy.pieces.close)
+        )
+
+    def _copied(self, pieces: Pieces) -> Iterator[AnyRow]:
+        try:
+            yield from pieces
+        except psycopg.Error as error:
+            raise self._where.trouble("copy", error) from error
+
+    def fill(self, copy: Copy) -> None:
+        """Take over a copy, all or nothing."""
+        with self._door("fill"):
+            copying.fill(self._usable(), self._where.name, copy)
 
     def wait_beyond(self, revision: int, seconds: float) -> int:
         """Wait until the journal is beyond this revision, or so long; where it is now."""
