@@ -347,7 +347,7 @@ class Health(Shape):
     store: str = ""
     # The last revision that it shows, and whether it takes commands itself.
     revision: int = 0
-    leading: bool = True
+    leading: bool = False
     # Of several control planes: where the one that leads is reached (empty where none is known),
     # its epoch, and for how long this one has not known where the journal ends.
     leader: str = ""
