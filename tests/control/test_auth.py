@@ -22,6 +22,7 @@ OWN = ("web-0", "web-1", "web-2")
 # more and not read from the table, so that a new address needs somebody who thinks of it.
 LOOK_AND_CHANGE = {
     "audit": ("admin", "admin"),
+    "backup": ("admin", None),
     "events": ("reader", "operator"),
     "faults": ("reader", "operator"),
     "feed": ("reader", None),
