@@ -19,9 +19,9 @@ from fairnotice.control.fleet_body import FleetBody
 from fairnotice.control.keys import KEY_CHARACTERS_MAX, Keys
 from fairnotice.control.openapi import openapi
 from fairnotice.control.routes import ROUTES, After, Call, Memory, Route
-from fairnotice.control.service import Service, Who
+from fairnotice.control.service import Service, Who, named
 from fairnotice.engine import Refusal
-from fairnotice.errors import Unavailable
+from fairnotice.errors import Unavailable, UnknownName
 from fairnotice.model import Requester
 from fairnotice.words import Role
 
@@ -46,12 +46,14 @@ def application(
     conductor = service.conductor
     keys = Keys(lambda: conductor.now().wall, conductor.timing.remembered_seconds)
     document = openapi(ROUTES)
+    ending = ending or asyncio.Event()
     addresses = [
         *(
             Address(route.path, _endpoint(service, route, keys), methods=[route.method])
             for route in ROUTES
         ),
-        Address("/v1/feed", _feed(service, ending or asyncio.Event()), methods=["GET"]),
+        Address("/v1/feed", _feed(service, ending), methods=["GET"]),
+        Address("/v1/endpoints/{name}/feed", _node_feed(service, ending), methods=["GET"]),
         Address("/v1/openapi.json", _constant(document), methods=["GET"]),
         Address("/healthz", _constant(msgspec.json.encode({"alive": True})), methods=["GET"]),
         Address("/readyz", _readyz(ready), methods=["GET"]),
@@ -219,13 +221,32 @@ def _feed(service: Service, ending: asyncio.Event) -> Endpoint:
             asked = _query(request, After)
         except _Refused as refused:
             return problems.said(refused.found)
-        media_type = "application/x-ndjson"
-        if request.method == "HEAD":
-            return Response(media_type=media_type)
         lines = feed_lines(service.conductor.feed, asked.after, ending)
-        return StreamingResponse(_encoded(lines), media_type=media_type)
+        return _stream(request, _encoded(lines))
 
     return endpoint
+
+
+def _node_feed(service: Service, ending: asyncio.Event) -> Endpoint:
+    """What the endpoint of one node follows (docs/reference/node-feed.md)."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            node = named("node", service.fleet.nodes, request.path_params["name"]).name
+        except UnknownName as error:
+            found = problems.of_error(error)
+            assert found is not None
+            return problems.said(found)
+        return _stream(request, service.endpoints.follow(node, ending))
+
+    return endpoint
+
+
+def _stream(request: Request, lines: AsyncIterator[bytes]) -> Response:
+    media_type = "application/x-ndjson"
+    if request.method == "HEAD":
+        return Response(media_type=media_type)
+    return StreamingResponse(lines, media_type=media_type)
 
 
 async def _encoded(lines: AsyncIterator[shapes.Line]) -> AsyncIterator[bytes]:

@@ -396,6 +396,9 @@ def _difference(call: Call) -> Difference:
     return found
 
 
+# Here, because it needs the types above.
+from fairnotice.control.routes_endpoints import ENDPOINT_ROUTES  # noqa: E402
+
 ROUTES: tuple[Route, ...] = (
     *_lists("vms", "vm", shapes.Vm, "name", what="VM"),
     *_vm_routes(),
@@ -409,6 +412,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     *_lists("nodes", "node", shapes.Node, "name", what="node"),
     *_node_routes(),
+    *ENDPOINT_ROUTES,
     *_lists("scopes", "scope", shapes.Scope, "name", what="scope"),
     *_lists("scale_sets", "scale_set", shapes.ScaleSet, "name", what="scale set"),
     *_set_routes(),

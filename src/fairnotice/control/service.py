@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.control import shapes, stories, views
+from fairnotice.control.endpoints import Endpoints
 from fairnotice.control.misfits import nearest
 from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
@@ -103,6 +104,7 @@ class Service:
         faults: Faults | None = None,
     ) -> None:
         self.conductor = conductor
+        self.endpoints = Endpoints(conductor)
         # Those of the endpoint in this process, where there is one.
         self._faults = faults
         self._new_id = new_id or _new_guid

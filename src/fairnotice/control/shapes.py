@@ -163,6 +163,8 @@ class Event(Shape):
     seen: list[Seen]
     never_seen: list[str]
     reason: str
+    # Nodes whose endpoint has not said that it shows the event: unapproved, it waits for them.
+    unconfirmed: list[str]
 
 
 class Impact(Shape):
