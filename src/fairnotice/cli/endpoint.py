@@ -14,7 +14,7 @@ from fairnotice.cli.logs import log_to_standard_error
 from fairnotice.cli.parsing import Subparsers, examples
 from fairnotice.clock import SystemClock
 from fairnotice.endpoint.config import FILE, Config, read
-from fairnotice.endpoint.running import running
+from fairnotice.endpoint.running import Running, running
 
 EXAMPLES = (
     "fairnotice endpoint                              # as /etc/fairnotice/endpoint.toml says",
@@ -61,7 +61,14 @@ async def serve(config: Config) -> None:
         await asyncio.wait((ready, over), return_when=asyncio.FIRST_COMPLETED)
         if ready.done():
             tell_systemd("READY=1")
-            print(f"serving the VMs of {config.node} on port {endpoint.port}", flush=True)
+            print(_where(config, endpoint), flush=True)
         await over
         ready.cancel()
         tell_systemd("STOPPING=1")
+
+
+def _where(config: Config, endpoint: Running) -> str:
+    said = f"serving the VMs of {config.node} on {config.metadata[0]}:{endpoint.port}"
+    if config.metrics is not None:
+        said += f", metrics on {config.metrics[0]}:{endpoint.metrics_port}"
+    return said

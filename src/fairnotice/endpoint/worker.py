@@ -24,7 +24,7 @@ from fairnotice.metadata.metrics import exposition
 from fairnotice.metadata.rate import Rate
 from fairnotice.metadata.server import Server
 
-METRICS_SECONDS = 5.0
+METRICS_SECONDS = 1.0
 
 
 class Desk:
