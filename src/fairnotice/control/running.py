@@ -76,6 +76,7 @@ class Running:
         self.conductor = conductor
         self.tally = Tally(conductor, clock)
         self.service = Service(conductor, faults=worker.faults)
+        self.tally.followers = self.service.endpoints.feeds.__len__
         self.serving = serving
         self.worker = worker
         self.metadata = Place("", 0)

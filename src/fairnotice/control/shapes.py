@@ -95,6 +95,8 @@ class Node(Shape):
     used: int
     vms: list[str]
     operations: list[str]
+    # Whether it has an endpoint of its own, for which events wait.
+    endpoint: bool
 
 
 class Scope(Shape):

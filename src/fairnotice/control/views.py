@@ -68,6 +68,7 @@ def node(fleet: Fleet, row: Node) -> shapes.Node:
         used=fleet.used_slots(row.name),
         vms=list(fleet.vms_on_node.get(row.name, ())),
         operations=list(fleet.operations_on_node.get(row.name, ())),
+        endpoint=row.name in fleet.endpoints,
     )
 
 

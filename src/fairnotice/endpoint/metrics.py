@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from fairnotice.endpoint.link import Link
-from fairnotice.metadata.metrics import CONTENT_TYPE
+from fairnotice.metadata.metrics import CONTENT_TYPE, escaped
 
 __all__ = ["CONTENT_TYPE", "exposition"]
 
@@ -33,11 +33,10 @@ def _about(link: Link, node: str) -> str:
             f"# TYPE {PREFIX}{name} {kind}",
             f"{PREFIX}{name} {value:.15g}",
         ]
-    escaped = node.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     lines += [
         f"# HELP {PREFIX}info Which node's endpoint this is.",
         f"# TYPE {PREFIX}info gauge",
-        f'{PREFIX}info{{node="{escaped}"}} 1',
+        f'{PREFIX}info{{node="{escaped(node)}"}} 1',
     ]
     return "\n".join(lines) + "\n"
 
