@@ -26,6 +26,8 @@ RETRY_SECONDS = 0.25
 RETRY_SECONDS_MAX = 10.0
 # Somebody who has nothing to report is heard of so often all the same.
 REPORT_SECONDS_MAX = 30.0
+# What was served is reported together with what is served in the next moment.
+TOGETHER_SECONDS = 0.5
 # Cut off for so long, nobody is asked any more before the answer is no.
 PATIENCE_SECONDS = 5.0
 
@@ -58,6 +60,8 @@ class Link:
         self._wanted = 0
         self.confirmed = 0
         self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._soon: asyncio.TimerHandle | None = None
 
     # ---- Who shows it ----
 
@@ -143,7 +147,8 @@ class Link:
     def gathered(self, served: Served) -> None:
         """Keep what was served, until it is reported."""
         self.unreported.add(served)
-        self._news.set()
+        if self._soon is None or self._soon.when() < self._loop.time():
+            self._soon = self._loop.call_later(TOGETHER_SECONDS, self._news.set)
 
     def was_away(self, scopes: Iterable[str], seconds: float) -> None:
         """For so long this endpoint served nobody."""
