@@ -13,6 +13,7 @@ from bench import (
     guest_agent,
     kit,
     memory,
+    nodes,
     rollouts,
     single_vm,
 )
@@ -83,6 +84,14 @@ def guest_side(*, quick: bool) -> Iterator[Number]:
         yield from guest_agent.measure(idle_seconds=60, rounds=25)
 
 
+def endpoints_of_nodes(*, quick: bool) -> Iterator[Number | LeftOut]:
+    """What one endpoint per node costs, there and at the control plane."""
+    if quick:
+        yield from nodes.measure(vms=10_000, rounds=3, followers=100, seconds=10)
+    else:
+        yield from nodes.measure(vms=100_000, rounds=5, followers=500, seconds=30)
+
+
 PARTS = {
     "law": law,
     "endpoint": metadata_endpoint,
@@ -90,6 +99,7 @@ PARTS = {
     "up": front_door,
     "kit": test_kit,
     "guest": guest_side,
+    "nodes": endpoints_of_nodes,
 }
 
 
