@@ -98,7 +98,7 @@ async def _snapshot(port: int) -> float:
     async for line in peer.lines("/v1/endpoints/node-0/feed", idle_seconds=IDLE_SECONDS):
         told = holding.take(line)
         if told is not None:
-            front.show(told.lines)
+            front.show(told)
             break
     return time.perf_counter() - began
 

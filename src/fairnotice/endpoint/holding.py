@@ -7,7 +7,7 @@ import msgspec
 from fairnotice.control.node_lines import (
     At,
     Hello,
-    Line,
+    Known,
     NoScope,
     NoVm,
     ScopeIs,
@@ -20,9 +20,10 @@ from fairnotice.errors import Unavailable
 
 
 class Told(NamedTuple):
-    """Lines that belong together, whole and in order: up to a revision."""
+    """Lines that belong together, whole and in order: up to a revision. As they came, and read."""
 
     lines: list[bytes]
+    facts: list[Known]
     at: At
 
 
@@ -35,7 +36,7 @@ class Holding:
         self.scopes: dict[str, bytes] = {}
         self.vms: dict[str, bytes] = {}
         self._open: list[bytes] = []
-        self._decoded: list[Line] = []
+        self._decoded: list[Known] = []
 
     def begin(self) -> None:
         """A new feed begins: what an old one left open is not worth anything."""
@@ -55,13 +56,13 @@ class Holding:
         self._decoded.append(line)
         if not isinstance(line, At):
             return None
-        told = Told(self._open, line)
+        told = Told(self._open, self._decoded, line)
         for one, raw in zip(self._decoded, self._open, strict=True):
             self._apply(one, raw)
         self.begin()
         return told
 
-    def _apply(self, line: Line, raw: bytes) -> None:
+    def _apply(self, line: Known, raw: bytes) -> None:
         if isinstance(line, Hello):
             self.hello = raw
         elif isinstance(line, SnapshotBegins):
@@ -79,6 +80,14 @@ class Holding:
             self.revision = line.revision
 
     def whole(self) -> list[bytes]:
-        """All of it as a feed would begin; for whoever knows nothing yet."""
+        """All of it as a feed would begin; for the disk, and for a worker that knows nothing."""
         begins, ends = encode(SnapshotBegins()), encode(At(self.revision))
         return [self.hello, begins, *self.scopes.values(), *self.vms.values(), ends]
+
+    def all(self) -> Told | None:
+        """The same, read; None where nothing was told yet."""
+        told: Told | None = None
+        again = Holding()
+        for line in self.whole() if self.hello else ():
+            told = again.take(line.rstrip(b"\n")) or told
+        return told

@@ -39,7 +39,7 @@ class Shown(Protocol):
     def revision(self) -> int:
         """What it shows by now."""
 
-    def show(self, lines: list[bytes]) -> None:
+    def show(self, told: Told) -> None:
         """Show what these lines, which belong together, say."""
 
 
@@ -68,8 +68,9 @@ class Link:
     def add(self, front: Shown) -> None:
         """Have what was told shown by this one too, from now on."""
         self._fronts.append(front)
-        if self.holding.hello:
-            front.show(self.holding.whole())
+        told = self.holding.all()
+        if told is not None:
+            front.show(told)
 
     def remove(self, front: Shown) -> None:
         """Let this one go."""
@@ -98,7 +99,7 @@ class Link:
     def tell(self, told: Told) -> None:
         """Have this shown by all."""
         for front in self._fronts:
-            front.show(told.lines)
+            front.show(told)
         if told.at.confirm:
             self._wanted = told.at.revision
         self._news.set()

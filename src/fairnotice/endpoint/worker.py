@@ -18,6 +18,7 @@ import uvloop
 from fairnotice.clock import SystemClock
 from fairnotice.endpoint.channel import Channel
 from fairnotice.endpoint.front import Front, Manner, Served
+from fairnotice.endpoint.holding import Holding, Told
 from fairnotice.errors import Unavailable
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.metrics import exposition
@@ -72,21 +73,17 @@ class Serving:
         self._desk = Desk(channel)
         self._front: Front | None = None
         self._server: Server | None = None
-        self._open: list[bytes] = []
+        self._holding = Holding()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def serve(self) -> None:
         """Serve until the parent is gone."""
         async for line in self._channel.lines():
-            kind = json.loads(line).get("kind") if len(line) < 4_096 else ""  # noqa: PLR2004
-            if kind == "settings":
-                self._begin(json.loads(line))
-            elif kind == "answer":
-                self._desk.answered(json.loads(line))
-            elif kind == "end":
+            told = self._holding.take(line)
+            if told is not None:
+                self._show(told)
+            elif not self._heard(line):
                 break
-            else:
-                self._take(line, closes=kind == "at")
         for task in self._tasks:
             task.cancel()
         if self._server is not None:
@@ -105,13 +102,17 @@ class Serving:
             asyncio.create_task(self._measuring(self._front)),
         ]
 
-    def _take(self, line: bytes, *, closes: bool) -> None:
-        self._open.append(line)
-        if not closes:
-            return
+    def _heard(self, line: bytes) -> bool:
+        """Take what is no line of the feed, if it is none; False where this is the end."""
+        if line.startswith(b'{"kind": "settings"'):
+            self._begin(json.loads(line))
+        elif line.startswith(b'{"kind": "answer"'):
+            self._desk.answered(json.loads(line))
+        return not line.startswith(b'{"kind": "end"')
+
+    def _show(self, told: Told) -> None:
         assert self._front is not None  # the settings come first
-        self._front.show(self._open)
-        self._open = []
+        self._front.show(told)
         if self._server is None:
             # Not before there is something to show.
             self._server = Server(self._front.worker)

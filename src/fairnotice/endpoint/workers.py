@@ -12,6 +12,7 @@ from typing import Any
 from fairnotice.clock import Clock
 from fairnotice.endpoint.channel import Channel
 from fairnotice.endpoint.front import Manner
+from fairnotice.endpoint.holding import Told
 from fairnotice.endpoint.link import Link
 from fairnotice.endpoint.unreported import parsed
 from fairnotice.errors import Unavailable
@@ -41,10 +42,10 @@ class WorkerFront:
         self._channel: Channel | None = None
         self._asking: set[asyncio.Task[None]] = set()
 
-    def show(self, lines: list[bytes]) -> None:
+    def show(self, told: Told) -> None:
         """Have it show this; one that is not there is told everything when it is."""
         if self._channel is not None:
-            self._channel.send_lines(lines)
+            self._channel.send_lines(told.lines)
 
     def end(self) -> None:
         """Have it finish."""
