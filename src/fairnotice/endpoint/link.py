@@ -14,7 +14,7 @@ from typing import Protocol
 from fairnotice.clock import Clock
 from fairnotice.endpoint.front import Served
 from fairnotice.endpoint.holding import Holding, Told
-from fairnotice.endpoint.passing import Passing
+from fairnotice.endpoint.passing import SENSELESS, Passing, Refused
 from fairnotice.endpoint.unreported import Unreported
 from fairnotice.errors import Unavailable
 
@@ -182,7 +182,15 @@ class Link:
             batch = self.unreported.batch()
             confirms = self.shown if self._wanted > self.confirmed < self.shown else 0
             said = {**batch, "confirmed": confirms} if confirms else batch
-            await self._passing.say("report", said)
+            try:
+                await self._passing.say("report", said)
+            except Refused as error:
+                if error.status not in SENSELESS:
+                    raise
+                # Said again it would be refused again, and all that follows would wait for it.
+                log.error("a part of what was served is dropped: %s", error)  # noqa: TRY400
+                self.unreported.dropped_count += 1
+                confirms = 0
             self.unreported.reported(batch)
             self.confirmed = max(self.confirmed, confirms)
             if not len(self.unreported):

@@ -17,7 +17,10 @@ ASK_SECONDS = 3.0
 # A feed that says nothing for so long is dead: it beats every ten seconds.
 IDLE_SECONDS = 25.0
 _OK = 200
-_NEVER_MIND = (401, 403, 404, 409, 422)
+# What another control plane would say as well.
+_SAID_BY_ALL = (400, 401, 403, 404, 409, 413, 422)
+# It will never be taken as it is.
+SENSELESS = (400, 413, 422)
 _JSON = (("Content-Type", "application/json"),)
 _DETAIL_CHARACTERS = 300
 
@@ -87,7 +90,7 @@ class Passing:
         )
         if answer.status != _OK:
             sentence = f"{peer.url} answered {answer.status} to {what}: {_detail(answer)}"
-            if answer.status in _NEVER_MIND:
+            if answer.status in _SAID_BY_ALL:
                 raise Refused(sentence, answer.status)
             raise Unavailable(sentence)
         found = _parsed(answer)

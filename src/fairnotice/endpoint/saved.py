@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 # How often at most the board is written, and how often that somebody is alive.
 SAVE_SECONDS = 2.0
 ALIVE_SECONDS = 10.0
+# The law believes no more (rule 8).
+AWAY_SECONDS_MAX = 366 * 86_400.0
 
 
 class Saved:
@@ -62,7 +64,8 @@ class Saved:
             last = datetime.fromisoformat(self._alive.read_text("ascii").strip())
         except (OSError, ValueError):
             return 0.0
-        return max(0.0, (self._clock.wall() - last).total_seconds())
+        away_seconds = (self._clock.wall() - last).total_seconds()
+        return min(max(0.0, away_seconds), AWAY_SECONDS_MAX)
 
     async def saving(self, holding: Holding) -> None:
         """Write what is new, every now and then."""
