@@ -32,6 +32,7 @@ from fairnotice.metadata.worker import Worker
 from fairnotice.stores.store import Store
 
 LOOPBACK = "127.0.0.1"
+UNTAKEN_MILLISECONDS = 30_000
 # For whoever starts a second service on one machine: neither its ports nor its store are shared.
 BESIDE = (
     "To run another beside it: "
@@ -133,6 +134,8 @@ def listening(place: Place, what: str) -> socket.socket:
     # and whoever keeps one waits 40 ms for each answer after the first.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Its connections have it too: whoever follows a feed and takes nothing of it is let go.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_MILLISECONDS)
     try:
         sock.bind(place)
         sock.listen(1024)
