@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from bench import (
     board,
+    cloud,
     durability,
     endpoint,
     guest,
     guest_agent,
     kit,
     memory,
+    nodes,
     portal,
     rollouts,
     single_vm,
@@ -84,6 +86,22 @@ def guest_side(*, quick: bool) -> Iterator[Number]:
         yield from guest_agent.measure(idle_seconds=60, rounds=25)
 
 
+def several(*, quick: bool) -> Iterator[Number | LeftOut]:
+    """The numbers of several processes on one database."""
+    if quick:
+        yield from cloud.measure(rounds=3, changes=200, takeovers=3)
+    else:
+        yield from cloud.measure(rounds=5, changes=500, takeovers=11)
+
+
+def endpoints_of_nodes(*, quick: bool) -> Iterator[Number | LeftOut]:
+    """What one endpoint per node costs, there and at the control plane."""
+    if quick:
+        yield from nodes.measure(vms=10_000, rounds=3, followers=100, seconds=10)
+    else:
+        yield from nodes.measure(vms=100_000, rounds=5, followers=500, seconds=30)
+
+
 def web_page(*, quick: bool) -> Iterator[Number | LeftOut]:
     """What the portal costs whoever looks."""
     yield from (
@@ -98,6 +116,8 @@ PARTS = {
     "up": front_door,
     "kit": test_kit,
     "guest": guest_side,
+    "cloud": several,
+    "nodes": endpoints_of_nodes,
     "portal": web_page,
 }
 

@@ -222,3 +222,50 @@ def test_a_check_says_what_is_wrong_and_starts_nothing(tmp_path, right):
     wrong = f"{path}: unknown key `control.lisen`; did you mean `listen`?\n"
     assert (ran.stdout, ran.stderr) == ((f"{path} can be served.\n", "") if right else ("", wrong))
     assert not (tmp_path / "it.db").exists()
+
+
+CLUSTER = """
+[store]
+url = "{url}"
+[control]
+listen = "127.0.0.1:{port}"
+[tls]
+certificate = "{certificate}"
+key = "{key}"
+[auth]
+required = false
+[cluster]
+address = "https://127.0.0.1:{port}"
+trust = "{certificate}"
+"""
+
+
+def free_port():
+    """A port that nobody has at the moment: the other control planes are told of it."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
+
+
+def test_two_of_them_share_a_database(tmp_path, postgres_url):
+    """What is asked of the one that follows the leader does; when that ends, the other leads."""
+    certificate_file, key = certificate(tmp_path / "certificates")
+    trust = ssl.create_default_context(cafile=certificate_file)
+    with ExitStack() as stack:
+        members = []
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            port = free_port()
+            files = {"certificate": certificate_file, "key": key}
+            text = CLUSTER.format(url=postgres_url, port=port, **files)
+            it = stack.enter_context(serves(tmp_path / name, text))
+            members.append(it)
+            until(lambda: members[0].call("GET", "/readyz", trust=trust).json["leading"])
+        leader, other = members
+        until(lambda: other.call("GET", "/readyz", trust=trust).json["leader"])
+        assert other.call("PUT", "/v1/fleet", FLEET, trust=trust).status == 200
+        assert other.call("GET", "/v1/vms/web", trust=trust).status == 200
+        assert not other.call("GET", "/readyz", trust=trust).json["leading"]
+        assert leader.end() == 0
+        until(lambda: other.call("GET", "/readyz", trust=trust).json["leading"])
+        assert other.call("POST", "/v1/vms/db/restart", trust=trust).status == 202
+        assert other.end() == 0

@@ -72,7 +72,7 @@ def test_an_earlier_timer_is_not_waited_for_a_second():
         clock = ManualClock()
         async with conducting(clock=clock) as conductor:
             await settled(turns=3)
-            sleeping = conductor._sleeper
+            sleeping = conductor._waking.sleeper
             await conductor.submit(restart("one", "db"))
             await settled(turns=3)
             assert sleeping.cancelled()

@@ -5,6 +5,7 @@ import asyncio
 import logging
 import os
 import signal
+import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +20,14 @@ from fairnotice.cli.serve_config import ServeConfig, read
 from fairnotice.cli.serve_reload import Reload
 from fairnotice.clock import Clock, SystemClock
 from fairnotice.control.certificates import Certificates
+from fairnotice.control.passing_on import Cluster
 from fairnotice.control.running import Entrance, Plan, Running, beside, running
 from fairnotice.drivers.command.driver import CommandDriver
 from fairnotice.drivers.driver import Driver
 from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
 from fairnotice.engine import PROFILES, Timing
-from fairnotice.errors import UsageError
 from fairnotice.portal.portal import portal
-from fairnotice.stores.opening import open_store, sqlite_file
+from fairnotice.stores.opening import open_lease, open_store, sqlite_file
 from fairnotice.systemd import reloading, tell_systemd, watchdog_seconds
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,6 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.config)
     config = read(path)
     if options.check:
-        _no_election(config)
         print(f"{path} can be served.")
         return exits.DONE
     # Until it can be reloaded, nobody ends it by asking for that.
@@ -107,7 +107,6 @@ def _end(ended: asyncio.Event) -> None:
 
 def plan_of(config: ServeConfig, clock: Clock) -> Plan:
     """What is run; the store is opened and migrated for it."""
-    _no_election(config)
     url, place, metadata = config.store_url(), config.metadata_place, config.metadata
     entrance = _entrance(config, clock)
     driver = _driver(config, url, clock)
@@ -126,6 +125,7 @@ def plan_of(config: ServeConfig, clock: Clock) -> Plan:
         auth=config.auth.required,
         fronts=portal,
         entrance=entrance,
+        cluster=_cluster(config, url),
     )
 
 
@@ -137,18 +137,18 @@ def _entrance(config: ServeConfig, clock: Clock) -> Entrance:
     return Entrance(
         certificates=None if config.tls is None else Certificates(config.tls.pair, clock),
         behind_proxy=config.control.behind_proxy,
-        names=frozenset(config.control.names),
+        names=config.names,
         patience_seconds=PATIENCE_SECONDS,
     )
 
 
-def _no_election(config: ServeConfig) -> None:
-    """Two that lead would take the lead from each other without end."""
-    if config.cluster is not None:
-        raise UsageError(
-            "[cluster] is there, and there is no election of a leader in this fairnotice: run one "
-            "control plane, without [cluster]."
-        )
+def _cluster(config: ServeConfig, url: str) -> Cluster | None:
+    """What makes it one of several, if it is."""
+    table = config.cluster
+    if table is None:
+        return None
+    trust = ssl.create_default_context(cafile=table.trust) if table.trust else None
+    return Cluster(open_lease(url, table.address, table.lease_seconds), trust)
 
 
 def _driver(config: ServeConfig, url: str, clock: Clock) -> Driver:

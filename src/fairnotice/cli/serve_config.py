@@ -204,6 +204,13 @@ class ServeConfig(Body):
         return _place("control", self.control.listen)
 
     @property
+    def names(self) -> frozenset[str]:
+        """By which names others ask: those given, and the one for other control planes."""
+        given = frozenset(self.control.names)
+        ours = None if self.cluster is None else urlsplit(self.cluster.address).hostname
+        return given if ours is None else given | {ours}
+
+    @property
     def metadata_place(self) -> Place | None:
         """Where VMs are answered, if here."""
         return None if self.metadata is None else _place("metadata", self.metadata.listen)

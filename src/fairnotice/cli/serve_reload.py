@@ -64,7 +64,7 @@ class Reload:
         kept = config.retention
         self._run.conductor.keep_for(**msgspec.structs.asdict(kept))
         if self._run.guard is not None:
-            self._run.guard.believe(config.control.names)
+            self._run.guard.believe(config.names)
         if self._run.worker is not None and config.metadata is not None:
             self._run.worker.rate_limit = config.metadata.rate
         if self._entrance.certificates is not None and config.tls is not None:

@@ -23,6 +23,7 @@ from fairnotice.control.guard import LOCAL_NAMES, Guard
 from fairnotice.control.headers import Headers
 from fairnotice.control.holders import is_loopback, listener_at
 from fairnotice.control.metrics import CONTENT_TYPE, Tally, exposition
+from fairnotice.control.passing_on import Cluster, PassingOn
 from fairnotice.control.service import Service
 from fairnotice.control.serving import Serving
 from fairnotice.control.shapes import Health
@@ -38,6 +39,7 @@ from fairnotice.stores.store import Store
 LOOPBACK = "127.0.0.1"
 # At an end, how long it is waited for what VMs have asked, and for what they were shown.
 LAST_REPORT_SECONDS = 5.0
+UNTAKEN_MILLISECONDS = 30_000
 # For whoever starts a second service on one machine: neither its ports nor its store are shared.
 BESIDE = (
     "To run another beside it: "
@@ -75,6 +77,8 @@ class Plan(NamedTuple):
     auth: bool = False
     # Addresses of other fronts, once there is a service to show.
     fronts: Callable[["Running"], list[Address]] = lambda _: []
+    # Where it is one of several control planes.
+    cluster: Cluster | None = None
     entrance: "Entrance | None" = None
 
 
@@ -106,6 +110,7 @@ class Running:
         self.auth = Auth(conductor.ask_store, clock)
         faults = None if worker is None else worker.faults
         self.service = Service(conductor, faults=faults, auth=self.auth)
+        self.tally.followers = self.service.endpoints.feeds.__len__
         # None where no VM is answered in this process.
         self.serving = serving
         self.worker = worker
@@ -121,15 +126,22 @@ class Running:
         self.in_front: Callable[[ASGIApp], ASGIApp] = lambda app: app
         # Set when the service ends: what streams must not keep it.
         self.ending = asyncio.Event()
+        self.cluster: Cluster | None = None
 
     def health(self) -> Health:
         """Whether commands are taken."""
-        trouble = self.conductor.trouble
+        conductor = self.conductor
+        trouble = conductor.trouble
         return Health(
             ready=trouble is None,
             why="" if trouble is None else str(trouble),
             metadata="" if self.worker is None else str(self.metadata),
             store=self.store,
+            revision=conductor.feed.revision,
+            leading=conductor.leading,
+            leader=leader.address if (leader := conductor.leader) else "",
+            epoch=leader.epoch if leader else conductor.epoch,
+            lag_seconds=round(conductor.lag_seconds, 3),
         )
 
 
@@ -144,8 +156,12 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
         stack.push_async_callback(conductor.close)
         # Taken before anything is begun: a port that is taken is said at once.
         control = stack.enter_context(contextlib.closing(listening(plan.control, "control")))
-        await conductor.start()
+        if plan.cluster is None:
+            await conductor.start()
+        else:
+            await conductor.join(plan.cluster.lease)
         run = _made(plan, conductor, serving)
+        run.cluster = plan.cluster
         run.control = plan.control._replace(port=control.getsockname()[1])
         if plan.metadata is not None:
             run.metadata = await stack.enter_async_context(_answering(plan, plan.metadata, run))
@@ -201,6 +217,8 @@ def listening(place: Place, what: str) -> socket.socket:
     # and whoever keeps one waits 40 ms for each answer after the first.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Its connections have it too: whoever follows a feed and takes nothing of it is let go.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_MILLISECONDS)
     try:
         sock.bind(place)
         sock.listen(1024)
@@ -261,7 +279,11 @@ async def control_plane(
 ) -> AsyncIterator[None]:
     """The control plane's HTTP server; its end answers what is under way, and ends streams."""
     fronts = [Address("/metrics", _metrics(run, entrance)), *fronts]
-    app = application(run.service, run.health, fronts, run.ending)
+    app: ASGIApp = application(run.service, run.health, fronts, run.ending)
+    passing_on = None
+    if run.cluster is not None:
+        # Behind the entrance: whoever may not ask here is not passed on either.
+        app = passing_on = PassingOn(app, run.conductor, run.cluster)
     server = uvicorn.Server(_served(Headers(_entered(run, app, sock, entrance)), entrance))
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
@@ -274,6 +296,8 @@ async def control_plane(
         server.should_exit = True
         await loop
         await server.shutdown(sockets=[sock])
+        if passing_on is not None:
+            await passing_on.close()
 
 
 def _entered(run: Running, app: ASGIApp, sock: socket.socket, entrance: Entrance) -> ASGIApp:

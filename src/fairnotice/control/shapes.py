@@ -95,6 +95,8 @@ class Node(Shape):
     used: int
     vms: list[str]
     operations: list[str]
+    # Whether it has an endpoint of its own, for which events wait.
+    endpoint: bool
 
 
 class Scope(Shape):
@@ -163,6 +165,8 @@ class Event(Shape):
     seen: list[Seen]
     never_seen: list[str]
     reason: str
+    # Nodes whose endpoint has not said that it shows the event: unapproved, it waits for them.
+    unconfirmed: list[str]
 
 
 class Impact(Shape):
@@ -351,6 +355,14 @@ class Health(Shape):
     # Where it serves metadata, HOST:PORT, and the URL of its store; empty where it does not say.
     metadata: str = ""
     store: str = ""
+    # The last revision that it shows, and whether it takes commands itself.
+    revision: int = 0
+    leading: bool = False
+    # Of several control planes: where the one that leads is reached (empty where none is known),
+    # its epoch, and for how long this one has not known where the journal ends.
+    leader: str = ""
+    epoch: int = 0
+    lag_seconds: float = 0.0
 
 
 class Line(Shape):

@@ -4,7 +4,7 @@
 
 The cookie holds the token itself, where no script can read it and no other site can have it sent.
 So every control plane knows it, also after a restart; it ends when the token does; and there is no
-second secret to keep (docs/decisions/0013-portal.md). What changes something by cookie must also
+second secret to keep (docs/decisions/0014-portal.md). What changes something by cookie must also
 show what only a page of ours knows: a word made from the token.
 """
 

@@ -209,6 +209,9 @@ class MemoryStore:
             self._audit = [line for line in self._audit if line.audited.at >= before]
             return known - len(self._audit)
 
+    def hang_up(self) -> None:
+        """Nothing here waits for an answer from elsewhere."""
+
     def close(self) -> None:
         """Nothing to let go of."""
 

@@ -79,6 +79,13 @@ class Store(Access, Copied, Protocol):
         """
         ...
 
+    def hang_up(self) -> None:
+        """Have the calls that wait for an answer from elsewhere fail now.
+
+        Called by another thread than theirs. What they asked for may have been done.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of everything."""
         ...

@@ -66,6 +66,7 @@ def check_store(make_store: Callable[[], Store]) -> None:
         _a_copy_is_one_instant,
         _only_an_empty_store_is_filled,
         _waiting_ends,
+        _hanging_up_is_outlived,
         _old_lines_are_forgotten,
         *store_contract_access.PROMISES,
     ):
@@ -420,6 +421,13 @@ def _waiting_ends(make_store: Callable[[], Store]) -> None:
         for thread in waiting:
             thread.join(WAKE_SECONDS)
         promise(woken == [before + 1] * 2, "a commit wakes every thread that waits for it.")
+
+
+def _hanging_up_is_outlived(make_store: Callable[[], Store]) -> None:
+    with _leading(make_store) as leader:
+        leader.store.hang_up()
+        leader.commit(NodeDeclared(START, Node("after hanging up")))
+        leader.compare("After hanging up")
 
 
 def _old_lines_are_forgotten(make_store: Callable[[], Store]) -> None:

@@ -29,8 +29,81 @@ CREATE SCHEMA {backup};
 CREATE TABLE {backup}.{table} AS TABLE fairnotice.{table};
 
 -- name: begin_epoch
--- Take the lead.
-UPDATE fairnotice.service SET epoch = epoch + 1 RETURNING epoch;
+-- Take the lead, unless it belongs to one of several that share this database.
+UPDATE fairnotice.service SET epoch = epoch + 1
+WHERE NOT EXISTS (SELECT FROM fairnotice.lease WHERE expires_at > clock_timestamp())
+RETURNING epoch;
+
+-- name: prepare_lease_session
+-- Nobody who renews a lease waits longer than a part of it, for a lock or for anything else.
+SELECT
+    set_config('synchronous_commit', 'on', false),
+    set_config('timezone', 'UTC', false),
+    set_config('lock_timeout', %(lock)s::text, false),
+    set_config('statement_timeout', %(statement)s::text, false);
+
+-- name: look_at_lease
+-- Who leads, and for how much longer.
+SELECT
+    epoch,
+    address,
+    holder,
+    renewed_at,
+    extract(EPOCH FROM expires_at - renewed_at)::float8,
+    extract(EPOCH FROM expires_at - clock_timestamp())::float8
+FROM fairnotice.lease;
+
+-- name: take_lease
+-- Lead, provided that the lease is as it was found.
+-- One statement: whoever is stopped while he sends it holds no lock. The lease's row comes first,
+-- so that of two who try one finds it changed.
+WITH taken AS (
+    UPDATE fairnotice.lease SET
+        epoch = (SELECT epoch + 1 FROM fairnotice.service),
+        holder = %(holder)s,
+        address = %(address)s,
+        renewed_at = clock_timestamp(),
+        expires_at = clock_timestamp() + make_interval(secs => %(seconds)s)
+    WHERE holder = %(found_holder)s AND renewed_at = %(found_renewed_at)s
+    RETURNING one
+)
+UPDATE fairnotice.service AS service SET epoch = service.epoch + 1
+FROM taken WHERE service.one = taken.one
+RETURNING service.epoch;
+
+-- name: end_stale_commits
+-- End the sessions whose unfinished commit keeps the lead from whoever may take it.
+-- Their process is stopped, or cut off. Not where the lease was renewed or taken meanwhile.
+SELECT pg_terminate_backend(held.pid)
+FROM pg_locks AS held
+JOIN pg_stat_activity AS session ON session.pid = held.pid
+WHERE
+    held.relation = 'fairnotice.service'::regclass
+    AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND held.mode = 'RowExclusiveLock'
+    AND held.granted
+    AND held.pid <> pg_backend_pid()
+    AND session.usename = current_user
+    AND EXISTS (
+        SELECT FROM fairnotice.lease
+        WHERE holder = %(found_holder)s AND renewed_at = %(found_renewed_at)s
+    );
+
+-- name: renew_lease
+-- Lead for another while, unless the lease or the lead itself has gone to another.
+UPDATE fairnotice.lease SET
+    renewed_at = clock_timestamp(),
+    expires_at = clock_timestamp() + make_interval(secs => %(seconds)s)
+WHERE
+    holder = %(holder)s
+    AND epoch = %(epoch)s
+    AND (SELECT epoch FROM fairnotice.service) = %(epoch)s
+RETURNING epoch;
+
+-- name: resign_lease
+-- Lead no more: the next one need not wait until it has run out.
+UPDATE fairnotice.lease SET expires_at = clock_timestamp()
+WHERE holder = %(holder)s AND expires_at > clock_timestamp();
 
 -- name: service
 -- Where the journal stands.

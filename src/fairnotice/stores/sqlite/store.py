@@ -246,6 +246,9 @@ class SqliteStore(SqliteAccess):
             else:
                 self._lookouts.append(lookout)
 
+    def hang_up(self) -> None:
+        """Nothing here waits for an answer from elsewhere."""
+
     def close(self) -> None:
         """Let go of everything."""
         with self._moved:
