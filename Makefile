@@ -77,7 +77,7 @@ reference: install ## write the generated pages of docs/reference/ from the code
 
 picture: install ## draw docs/pictures/ from a real service
 	$(PY) scripts/picture.py
-	$(PY) -m scripts.portal_pictures
+	$(PY) scripts/portal_pictures.py
 
 lock: ## pin the newest versions into the lock files
 	scripts/lock

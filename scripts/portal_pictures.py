@@ -5,6 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
+from picture import ANYWHERE, happen
 from playwright.async_api import Page, async_playwright
 
 from fairnotice.clock import SystemClock
@@ -14,7 +15,6 @@ from fairnotice.control.running import Plan, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.portal.portal import portal
 from fairnotice.stores.memory import MemoryStore
-from scripts.picture import ANYWHERE, happen
 
 FOLDER = Path(__file__).parent.parent / "docs" / "pictures"
 WINDOW = {"width": 1180, "height": 660}
