@@ -192,7 +192,7 @@ def test_an_endpoint_that_is_forgotten_holds_nothing():
         node, _ = neighbours(served)
         served.post(f"/v1/endpoints/{node}/join")
         event = restarted(served, "web-0")
-        served.delete(f"/v1/endpoints/{node}")
+        served.call("DELETE", f"/v1/endpoints/{node}")
 
         assert served.get(f"/v1/events/{event}").json["unconfirmed"] == []
         assert served.get(f"/v1/endpoints/{node}").status == 404

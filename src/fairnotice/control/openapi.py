@@ -174,8 +174,9 @@ def _node_feed(schemas: Schemas) -> dict[str, Any]:
         "operationId": "get-endpoints-one-feed",
         "summary": "What the endpoint of this node shows, as it changes: one fact per line.",
         "parameters": [_parameter("name", "path", {"type": "string"})],
+        "x-fairnotice-role": TokenRole.ENDPOINT,
         "responses": {
             "200": {"description": "A stream that does not end.", "content": content},
-            **{str(status): _problem(status, schemas) for status in (403, 404)},
+            **{str(status): _problem(status, schemas) for status in (401, 403, 404, 503)},
         },
     }
