@@ -3,11 +3,13 @@
 import gzip
 import json
 import re
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import quote
 
 import pytest
 
+from fairnotice.testing.manual_clock import ManualClock
 from tests.control.calling import restarted
 from tests.portal.browsing import HOSTILE, hostile_fleet, served
 
@@ -229,3 +231,30 @@ def test_hostile_names_are_only_text():
             assert [tag for tag, _ in found].count("script") == 1, path
             assert "img" not in [tag for tag, _ in found], path
             assert not any("onerror" in attributes for _, attributes in found), path
+
+
+# ---- What only the journal knows ----
+
+
+def test_history_goes_on_where_the_fleet_has_forgotten(monkeypatch):
+    """A day after they are over, events are in the journal alone; they are found all the same."""
+    monkeypatch.setattr("fairnotice.portal.history_pages.READ_TOGETHER", 1)
+    monkeypatch.setattr("fairnotice.portal.history_pages.READS_MAX", 1)
+    clock = ManualClock()
+    with served(clock=clock) as there:
+        old, new = restarted(there, "web-0"), restarted(there, "db")
+        for event in (old, new):
+            there.post(f"/v1/events/{event}/cancel")
+
+        async def days_pass():
+            clock.advance(days=2)
+            await there.run.conductor.tick()
+
+        there.inside(days_pass())
+        assert there.run.service.fleet.events == {}
+        first = page_of(there, "/history?status=Canceled")
+        assert (f'id="past:{new}"' in first, f'id="past:{old}"' in first) == (True, False)
+        further = unescape(re.search(r'href="(/history\?[^"]*before=\d+)"', first)[1])
+        second = page_of(there, further)
+        assert (f'id="past:{new}"' in second, f'id="past:{old}"' in second) == (False, True)
+        assert "announced: Reboot of web-0" in page_of(there, f"/events/{old}")

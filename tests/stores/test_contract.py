@@ -154,6 +154,11 @@ class TellsBackwards(MemoryStore):
         return super().history(about)[::-1]
 
 
+class GoneForwards(MemoryStore):
+    def events_gone(self, before, limit):
+        return super().events_gone(before, limit)[::-1]
+
+
 class CopiesLazily(MemoryStore):
     def copy(self):
         copy = super().copy()
@@ -254,6 +259,7 @@ BROKEN = [
     ForgetsTwice,
     TellsOfScopes,
     TellsBackwards,
+    GoneForwards,
     CopiesLazily,
     CopiesNoJournal,
     FillsOver,

@@ -46,6 +46,8 @@ FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 ZIPPED_FROM_BYTES = 1_000
 ZIP_LEVEL = 4
+# More than a journal will ever have, and less than a database can hold.
+REVISION_DIGITS_MAX = 18
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 # A page from the names in its path and what stands after the question mark.
@@ -61,9 +63,11 @@ def _vm(site: Site, viewer: Viewer, names: Mapping[str, Any], query: QueryParams
     return VmPage(site, viewer, names["name"], query.get("api-version", NEWEST))
 
 
-def _history(site: Site, viewer: Viewer, _: Mapping[str, Any], query: QueryParams) -> Page:
+async def _history(site: Site, viewer: Viewer, _: Mapping[str, Any], query: QueryParams) -> Page:
     asked = {name: query.get(name, "").strip() for name in Search._fields}
-    return HistoryPage(site, viewer, Search(**asked))
+    before = query.get("before", "")[:REVISION_DIGITS_MAX]
+    revision = int(before) if before.isdecimal() else None
+    return await HistoryPage(site, viewer, Search(**asked), revision).look_back()
 
 
 async def _event(site: Site, viewer: Viewer, names: Mapping[str, Any], _: QueryParams) -> Page:

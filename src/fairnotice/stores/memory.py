@@ -7,7 +7,7 @@ from itertools import islice
 from threading import Condition
 from typing import Any
 
-from fairnotice.engine.changes import Change, EventAnnounced, Removal, Row
+from fairnotice.engine.changes import Change, EventAnnounced, EventGone, Removal, Row
 from fairnotice.stores import access, rows, sql
 from fairnotice.stores.access import Audited, AuditLine, KnownTokens, Token
 from fairnotice.stores.copies import AnyRow, AuditRow, Copy, FleetRow, JournalRow, Pieces, TokenRow
@@ -90,6 +90,16 @@ class MemoryStore:
             if isinstance(line.change, EventAnnounced) and line.change.row.id == event:
                 return rows.about(line.change.row)
         return ""
+
+    def events_gone(self, before: int, limit: int) -> list[Line]:
+        """Events that are over, the newest first."""
+        with self._moved:
+            gone = (
+                line
+                for line in reversed(self._journal)
+                if line.revision < before and isinstance(line.change, EventGone)
+            )
+            return list(islice(gone, limit))
 
     def forget(self, *, journal_before: datetime, history_before: datetime) -> int:
         """Delete what is kept no longer; how many lines."""

@@ -64,6 +64,10 @@ class Store(Access, Copied, Protocol):
         """
         ...
 
+    def events_gone(self, before: int, limit: int) -> list[Line]:
+        """Up to `limit` lines of events that are over, the newest first, before this revision."""
+        ...
+
     def forget(self, *, journal_before: datetime, history_before: datetime) -> int:
         """Delete some of what is kept no longer; how many lines.
 

@@ -364,6 +364,13 @@ def _histories_are_told(make_store: Callable[[], Store]) -> None:
         promise(len(leader.store.history("rollout:told")) == 1, "only lasting kinds are told of.")
         promise(leader.store.history(f"scope:{sample.SCOPE.name}") == [], "scopes have no history.")
         promise(leader.store.history("vm:nobody") == [], "who is unknown has an empty history.")
+        leader.commit(EventGone(START, event._replace(id="later")))
+        gone = leader.store.events_gone(leader.revision + 1, 2)
+        promise(
+            [line.change.row.id for line in gone] == ["later", "told-event"],
+            "events_gone tells of events that are over, the newest first.",
+        )
+        promise(leader.store.events_gone(gone[0].revision, 1) == gone[1:], "it goes on from there.")
 
 
 def _a_copy_is_one_instant(make_store: Callable[[], Store]) -> None:

@@ -162,6 +162,11 @@ WHERE about = %s AND lasting ORDER BY revision;
 -- Whose story an event belongs to: that of its operation.
 SELECT about FROM fairnotice.journal WHERE what = 'EventAnnounced' AND id = %s LIMIT 1;
 
+-- name: events_gone
+-- Events that are over, the newest first; about one line in ten is one, so none is looked for long.
+SELECT revision, what, at, body FROM fairnotice.journal
+WHERE revision < %s AND what = 'EventGone' ORDER BY revision DESC LIMIT %s;
+
 -- name: remove_old_lines
 -- Forget some lines that are lasting or not, and older than this; which ones.
 DELETE FROM fairnotice.journal

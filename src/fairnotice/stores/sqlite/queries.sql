@@ -50,6 +50,11 @@ SELECT revision, what, at, body FROM journal WHERE about = ? AND lasting = 1 ORD
 -- Whose story an event belongs to: that of its operation.
 SELECT about FROM journal WHERE what = 'EventAnnounced' AND id = ? LIMIT 1;
 
+-- name: events_gone
+-- Events that are over, the newest first; about one line in ten is one, so none is looked for long.
+SELECT revision, what, at, body FROM journal
+WHERE revision < ? AND what = 'EventGone' ORDER BY revision DESC LIMIT ?;
+
 -- name: old_lines
 -- Some lines that are lasting or not, and older than this.
 SELECT revision FROM journal WHERE lasting = ? AND at < ? LIMIT ?;

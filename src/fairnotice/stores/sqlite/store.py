@@ -170,6 +170,11 @@ class SqliteStore(SqliteAccess):
                 about = found[0] if found else about
             return _lines(connection.execute(_QUERIES["history"], (about,)))
 
+    def events_gone(self, before: int, limit: int) -> list[Line]:
+        """Events that are over, the newest first."""
+        with self._reading("events_gone") as connection:
+            return _lines(connection.execute(_QUERIES["events_gone"], (before, limit)))
+
     def forget(self, *, journal_before: datetime, history_before: datetime) -> int:
         """Delete some of what is kept no longer; how many lines."""
         feed_before = max(journal_before, history_before)
