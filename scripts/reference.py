@@ -184,6 +184,8 @@ every field, is at `/v1/openapi.json`.
 - Instants are ISO 8601 in UTC, names are in snake_case. A field that nobody knows is refused.
 - What starts something is answered 202 with its id and the events it made, once it is durable; a
   dry run starts nothing, and is answered 200.
+- `?foresee=true` on what shows a `Foresight` does nothing either: the law says, in rows and in
+  sentences, what would come of it now, or refuses it as it would then.
 - `Idempotency-Key` on a POST makes a repeat the same request. Keys of what makes operations or
   rollouts are kept a day, whatever becomes of the process; those of the rest (approve, cancel,
   postpone, release, pause, resume, cordon, uncordon, faults) only until the process ends.

@@ -142,6 +142,22 @@ def test_whoever_signs_out_is_out(asking):
 
 
 @needs_browser
+def test_a_reader_has_nothing_to_click(asking, opened):
+    """And what a script of his page asks for is refused."""
+    page = opened(address(asking.served, "/vms/db"))
+    page.get_by_label("Token").fill(asking.texts["reader"])
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="db", exact=True)).to_be_visible()
+    assert page.locator("[data-act]").count() == 0
+    ask = """async () => (await fetch('/v1/vms/db/restart', {
+        method: 'POST', headers: {'X-CSRF-Token': document.body.dataset.csrf}})).status"""
+    assert page.evaluate(ask) == 403
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert page.context.cookies() == []
+
+
+@needs_browser
 def test_a_session_ends_when_its_token_is_revoked(asking, opened):
     """The operator signs in, acts, and is asked to sign in again; nothing is left to click."""
     there = asking.served

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
@@ -149,6 +150,21 @@ def test_a_refusal_is_told_before_and_nothing_can_be_confirmed(there, opened):
     expect(dialog.get_by_role("button", name="Maintain node-1")).to_be_disabled()
     dialog.get_by_label("Also where another update domain").check()
     expect(dialog.get_by_role("button", name="Maintain node-1")).to_be_enabled()
+
+
+def test_more_notice_is_given(there, opened):
+    """From what was announced on, and the VMs see it."""
+    event = restarted(there)
+    before = there.get(f"/v1/events/{event}").json["not_before"]
+    page = opened(address(there, f"/events/{event}"))
+    page.get_by_role("button", name="Postpone the Reboot of web-0").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="+1 h").click()
+    expect(dialog.get_by_text("at the earliest, not at")).to_be_visible()
+    dialog.get_by_role("button", name="Postpone the Reboot of web-0").click()
+    expect(page.locator(".story")).to_contain_text("postponed: not before")
+    after = there.get(f"/v1/events/{event}").json["not_before"]
+    assert datetime.fromisoformat(after) - datetime.fromisoformat(before) == timedelta(seconds=3660)
 
 
 def test_a_rollout_from_the_dry_run_to_its_end(there, opened):

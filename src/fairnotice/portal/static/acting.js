@@ -6,6 +6,8 @@ import { now } from "./clock.js";
 
 const ASK_AGAIN_SECONDS = 5;
 const PATIENCE = 250;
+// What is postponed is first thought of so much later.
+const LATER_SECONDS = 60;
 
 /** @param {string} id */
 function byId(id) {
@@ -15,7 +17,7 @@ function byId(id) {
 }
 
 /** What is under way: its address, its key, and how often it was asked what would happen. */
-let doing = { url: "", key: "", opens: "", asked: 0 };
+let doing = { url: "", key: "", asked: 0 };
 /** @type {number | undefined} */
 let timer;
 
@@ -72,10 +74,15 @@ function utc(typed) {
   return `${typed.length === 16 ? `${typed}:00` : typed}Z`;
 }
 
+/** An instant as a field has it. @param {number} seconds */
+function typed(seconds) {
+  return new Date(seconds * 1000).toISOString().slice(0, 19);
+}
+
 /** @param {Element} button */
 function open(button) {
-  const { act = "", title = "", form = "none", opens = "" } = /** @type {HTMLElement} */ (button).dataset;
-  doing = { url: act, key: newKey(), opens, asked: 0 };
+  const { act = "", title = "", form = "none", from = "" } = /** @type {HTMLElement} */ (button).dataset;
+  doing = { url: act, key: newKey(), asked: 0 };
   byId("doing-title").textContent = title;
   const yes = byId("doing-yes");
   yes.textContent = title.length > 40 ? (button.textContent ?? "Do it").trim() : title;
@@ -83,6 +90,8 @@ function open(button) {
   fields.replaceChildren();
   const template = document.getElementById(`form-${form}`);
   if (template instanceof HTMLTemplateElement) fields.append(template.content.cloneNode(true));
+  const notBefore = fields.querySelector("[name=not_before]");
+  if (from && notBefore instanceof HTMLInputElement) notBefore.value = typed(Number(from) + LATER_SECONDS);
   byId("doing-problem").textContent = "";
   byId("foresight").replaceChildren();
   const dialog = byId("doing");
@@ -123,7 +132,7 @@ function tell(foresight, problem) {
 }
 
 async function confirm() {
-  const { url, key, opens } = doing;
+  const { url, key } = doing;
   clearTimeout(timer);
   doing.asked += 1;
   const yes = byId("doing-yes");
@@ -138,8 +147,7 @@ async function confirm() {
   }
   const dialog = byId("doing");
   if (dialog instanceof HTMLDialogElement) dialog.close();
-  if (opens) location.assign(opens.replace("ID", encodeURIComponent(answer.id ?? "")));
-  else toast(`${byId("doing-title").textContent}: accepted.`, answer.warnings ?? []);
+  toast(`${byId("doing-title").textContent}: accepted.`, answer.warnings ?? []);
 }
 
 /** @param {string} text @param {string[]} more @param {string} look */
@@ -161,8 +169,8 @@ async function remove(button) {
 function later(button) {
   const field = byId("doing-form").querySelector("[name=not_before]");
   if (!(field instanceof HTMLInputElement)) return;
-  const from = field.value ? Date.parse(utc(field.value)) : now() * 1000;
-  field.value = new Date(from + Number(button.dataset.later) * 1000).toISOString().slice(0, 19);
+  const from = field.value ? Date.parse(utc(field.value)) / 1000 : now();
+  field.value = typed(from + Number(button.dataset.later));
   foresee();
 }
 
