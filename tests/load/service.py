@@ -2,13 +2,12 @@
 
 import http.client
 import json
-import os
-import re
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Self
 
 import psutil
 
@@ -50,11 +49,11 @@ class Service:
         self._control, self.metadata, self._metrics = (f"{HOST}:{port}" for port in _free_ports(3))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> "Service":
+    def __enter__(self) -> Self:
         self._token = self._new_token("load", "--role", "admin")
         config = SERVE.format(store=self._store, control=self._control)
         self._start("serve", config)
-        self._until(lambda: self._status("/readyz") == 200)  # noqa: PLR2004 - HTTP's
+        self._until(lambda: self._status("/readyz") == 200)
         return self
 
     def __exit__(self, *_: object) -> None:
