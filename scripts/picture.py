@@ -59,6 +59,7 @@ async def happen(run: Running, clock: SystemClock) -> None:
     await asyncio.gather(*(look(run, vm) for vm in ("FrontEnd_IN_0", "db", "web-0")))
     await clock.sleep(2)
     (event,) = run.service.fleet.events_in_scope["vm:db"]
+    assert run.serving is not None
     await run.serving.approve("db", (event,))
     await clock.sleep(3)
 

@@ -1,17 +1,24 @@
-"""Writes docs/reference/{commands,settings,api,situations}.md from the code (`make reference`)."""
+"""Writes what is generated of docs/reference/ from the code (`make reference`)."""
 
 import argparse
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from fairnotice.cli import exits
 from fairnotice.cli.main import all_commands
+from fairnotice.cli.serve_config import ServeConfig
+from fairnotice.cli.serve_reload import is_reloaded
 from fairnotice.cli.settings import SETTINGS
 from fairnotice.control import problems
+from fairnotice.control.misfits import shape_at
 from fairnotice.control.openapi import MEANINGS
-from fairnotice.control.routes import ROUTES, Route
+from fairnotice.control.route import Route
+from fairnotice.control.routes import ROUTES
 from fairnotice.testing.conform import SITUATIONS
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
@@ -106,6 +113,49 @@ whence.
 """
 
 
+# ---- The configuration of serve ----
+
+SERVE_INTRODUCTION = """\
+The file of `fairnotice serve` (`--config FILE`; left out, `/etc/fairnotice/serve.toml`), in TOML. A
+key that is not below is refused, and so is a value of another type. `--check` says what is wrong
+with a file and starts nothing. [deploy/serve.toml](../../deploy/serve.toml) is an example.
+
+SIGHUP (`systemctl reload fairnotice`) reads it again. What is marked is taken at once; of the rest
+the log says that it needs a restart. A broken file changes nothing.
+"""
+
+
+def serve() -> str:
+    """Every table and key of the file of `serve`."""
+    lines = ["# The configuration of `serve`\n", NOTE, SERVE_INTRODUCTION, *HEAD_OF_KEYS]
+    tables = msgspec.structs.fields(ServeConfig)
+    lines += [_key(one, "") for one in tables if not _struct_of(one)]
+    for one in tables:
+        if shape := _struct_of(one):
+            lines += ["", f"{shape.__doc__}\n", *HEAD_OF_KEYS]
+            lines += [_key(key, f"{one.name}.") for key in msgspec.structs.fields(shape)]
+    return "\n".join(lines) + "\n"
+
+
+HEAD_OF_KEYS = ("| key | default | meaning | reloaded |", "|---|---|---|---|")
+
+
+def _struct_of(field: msgspec.structs.FieldInfo) -> type[msgspec.Struct] | None:
+    shape = shape_at(ServeConfig, field.name)
+    return shape if isinstance(shape, type) and issubclass(shape, msgspec.Struct) else None
+
+
+def _key(field: msgspec.structs.FieldInfo, table: str) -> str:
+    """One key, as a row: what is written in its type."""
+    (meaning,) = filter(None, (one.description for one in field.type.__metadata__))
+    default = field.default
+    if field.default_factory is not msgspec.NODEFAULT:
+        default = field.default_factory()
+    left_out = "" if default is msgspec.NODEFAULT else f"`{json.dumps(default)}`"
+    mark = "yes" if is_reloaded(f"{table}{field.name}") else ""
+    return f"| `{field.name}` | {left_out} | {meaning} | {mark} |"
+
+
 # ---- The API ----
 
 
@@ -115,11 +165,11 @@ def api() -> str:
         "# The native API\n",
         NOTE,
         API_INTRODUCTION,
-        "| address | what it does | takes | shows |",
-        "|---|---|---|---|",
+        "| address | what it does | role | takes | shows |",
+        "|---|---|---|---|---|",
     ]
     lines += [_address(route) for route in ROUTES]
-    lines += [f"| `{where}` | {what} | | |" for where, what in OTHERS.items()]
+    lines += [f"| `{where}` | {what} | {role} | | |" for where, (what, role) in OTHERS.items()]
     lines += ["\n## Problems\n", PROBLEMS, "| status | meaning |", "|---|---|"]
     lines += [f"| {status} | {text} |" for status, text in MEANINGS.items() if status >= 400]  # noqa: PLR2004
     lines += ["\n| `type` | status |", "|---|---|"]
@@ -141,13 +191,22 @@ every field, is at `/v1/openapi.json`.
   `?limit=N` (100, at most 1,000).
 - Without authentication only programs of this machine may ask: `Host`, and `Origin` if there is
   one, must name it.
+- With authentication every request has `Authorization: Bearer TOKEN`, but `/healthz` and
+  `/readyz`; the table says the least role, of reader, operator and admin
+  ([access](../guides/access.md)). What is an endpoint's is asked by the token of its node alone.
 """
 OTHERS = {
-    "GET /v1/feed?after=REVISION": "Every commit after a revision, a change per line, as it comes.",
-    "GET /v1/openapi.json": "The OpenAPI document.",
-    "GET /healthz": "The process lives.",
-    "GET /readyz": "Commands are taken and the endpoint answers; 503 and why, where not.",
-    "GET /metrics": "Numbers for Prometheus; `deploy/` has a dashboard and alert rules.",
+    "GET /v1/feed?after=REVISION": (
+        "Every commit after a revision, a change per line, as it comes.",
+        "reader",
+    ),
+    "GET /v1/openapi.json": ("The OpenAPI document.", "reader"),
+    "GET /healthz": ("The process lives.", ""),
+    "GET /readyz": ("Commands are taken and the endpoint answers; 503 and why, where not.", ""),
+    "GET /metrics": (
+        "Numbers for Prometheus; `deploy/` has a dashboard and alert rules.",
+        "reader",
+    ),
 }
 PROBLEMS = """\
 A no is `application/problem+json` (RFC 9457): `detail` is a sentence for people, `field` says
@@ -159,7 +218,8 @@ no, `event` and `operation` what is in the way, `nearest` which names may have b
 def _address(route: Route) -> str:
     shows = " or ".join(_named(shape) for shape in (route.shows, route.foresees) if shape)
     takes = "" if route.takes is None else _named(route.takes)
-    return f"| `{route.method} {route.path}` | {route.summary} | {takes} | {shows} |"
+    where = f"`{route.method} {route.path}`"
+    return f"| {where} | {route.summary} | {route.needs} | {takes} | {shows} |"
 
 
 def _named(shape: Any) -> str:  # noqa: ANN401 - whatever a route shows
@@ -198,6 +258,7 @@ def situations() -> str:
 PAGES = {
     "commands.md": commands,
     "settings.md": settings,
+    "serve.md": serve,
     "api.md": api,
     "situations.md": situations,
 }

@@ -69,7 +69,17 @@ IMPURE_BUILTINS = frozenset({"__import__", "breakpoint", "eval", "exec", "input"
 
 # Rooms with walls of their own: what of fairnotice each may import, besides itself.
 _GUEST_ROOMS = frozenset(
-    {"client", "agent", "wire", "model", "words", "errors", "clock", "__version__"}
+    {
+        "client",
+        "agent",
+        "wire",
+        "model",
+        "words",
+        "errors",
+        "clock",
+        "systemd",
+        "__version__",
+    }
 )
 _PURE_FLOOR = frozenset({"model", "words", "errors"})
 WALLS = {
@@ -82,7 +92,7 @@ WALLS = {
     "metadata": frozenset({"wire", "model", "words", "errors", "clock", "__version__"}),
 }
 # Rooms that run on the standard library alone: the pure ones, and what is installed in a VM.
-STANDARD_LIBRARY_ROOMS = PURE_ROOMS | {"clock", "client", "agent"}
+STANDARD_LIBRARY_ROOMS = PURE_ROOMS | {"clock", "systemd", "client", "agent"}
 
 # docs/STYLE.md, "The words", as far as a word has no other use here: the one in front is not
 # used, the one behind is.

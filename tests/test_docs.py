@@ -288,6 +288,19 @@ def test_the_tests_that_prove_compatibility_exist():
     assert lost_tests(page) == []
 
 
+def test_the_tests_that_hold_the_threat_model_exist():
+    """Each threat of SECURITY.md says what holds it, which tests prove that, and what remains."""
+    page = (ROOT / "SECURITY.md").read_text("utf-8").partition("# Threat model")[2]
+    threats = page.split("\n## ")[1:]
+
+    assert len(threats) >= 5
+    for threat in threats:
+        parts = re.findall(r"^\*\*(.+?)\.\*\*", threat, re.MULTILINE)
+        assert parts == ["What he can do", "What holds it", "Proved by", "What remains"]
+        assert named_tests(threat)
+    assert lost_tests(page) == []
+
+
 @pytest.mark.parametrize(
     "lost",
     [

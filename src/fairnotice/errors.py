@@ -7,6 +7,7 @@
     ├── Unavailable           nobody's fault: it cannot be done now, and may be later
     │   ├── StoreInUse          another process holds the database
     │   ├── LeadLost            another control plane has taken over; this one's word is old
+    │   ├── NotLeading          another control plane leads: it can be done there
     │   ├── JournalMoved        the journal holds what this process does not know of
     │   ├── AgentRuns           in a VM: another agent is at work
     │   ├── JournalDamaged      in a VM: the agent's journal says less than was done
@@ -68,6 +69,14 @@ class StoreInUse(Unavailable):
 
 class LeadLost(Unavailable):
     """A later epoch has begun: nothing that this process decides counts any more (rule 10)."""
+
+
+class NotLeading(Unavailable):
+    """This control plane follows; `leader` is where the one that leads is reached, if one does."""
+
+    def __init__(self, sentence: str, leader: str | None = None) -> None:
+        super().__init__(sentence)
+        self.leader = leader
 
 
 class JournalMoved(Unavailable):

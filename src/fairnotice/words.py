@@ -101,6 +101,15 @@ class Role(StrEnum):
     VM = "vm"
 
 
+class TokenRole(StrEnum):
+    """What a token is for. Each of the first three may do all that the one before it may."""
+
+    READER = "reader"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    ENDPOINT = "endpoint"
+
+
 class OperationKind(StrEnum):
     """What is going to happen. The table of all that follows from it is engine/kinds.py."""
 

@@ -118,3 +118,12 @@ async def settled(*, turns=50):
 def events(conductor):
     """Every visible event."""
     return [event for event in conductor.fleet.events.values() if event.visible]
+
+
+async def until(true, limit_seconds=20):
+    """Wait until this is so."""
+    async with asyncio.timeout(limit_seconds):
+        waits = not true()
+        while waits:
+            await asyncio.sleep(0.01)
+            waits = not true()

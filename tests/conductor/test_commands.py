@@ -305,7 +305,7 @@ def test_a_foreign_journal_is_made_good_however_often_that_fails():
             (event,) = decision.answer.events
             foreign = NodeDeclared(clock.wall(), Node("node-9"))
             store.store.commit(conductor.epoch, conductor.fleet.revision, [foreign])
-            conductor._behind = True
+            conductor._doubts.behind = True
             store.broken = True
             for _ in range(3):
                 with pytest.raises(Unavailable):

@@ -4,11 +4,13 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.engine import AZURE, decide
 from fairnotice.engine.commands import Tick
 from fairnotice.errors import Unavailable
+from fairnotice.stores.access import Audited
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import EventStatus
@@ -70,7 +72,7 @@ def test_an_earlier_timer_is_not_waited_for_a_second():
         clock = ManualClock()
         async with conducting(clock=clock) as conductor:
             await settled(turns=3)
-            sleeping = conductor._sleeper
+            sleeping = conductor._waking.sleeper
             await conductor.submit(restart("one", "db"))
             await settled(turns=3)
             assert sleeping.cancelled()
@@ -111,6 +113,21 @@ def test_once_a_day_what_is_kept_no_longer_is_deleted():
             clock.advance(days=1)
             await settled(turns=5)
             assert len(store.asked) == 5
+
+    asyncio.run(story())
+
+
+def test_the_audit_is_kept_for_a_year():
+    """What is older is deleted with the rest, what is a day younger is not."""
+
+    async def story():
+        store, clock = MemoryStore(), ManualClock()
+        old, young = (clock.wall() - timedelta(days=AZURE.audit_days + days) for days in (1, -1))
+        line = Audited(at=old, token=None, name="", source="", method="PUT", path="/", status=401)
+        store.add_audit([line, replace(line, at=young)])
+        async with conducting(store, clock=clock):
+            await settled(turns=5)
+        assert [one.audited.at for one in store.audit(10)] == [young]
 
     asyncio.run(story())
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fairnotice.cli import main
+from fairnotice.control.certificates import Certificates, Pair
 from fairnotice.control.metrics import Tally, exposition
 from fairnotice.control.serving import Serving
 from fairnotice.engine.commands import Cancel, FailNode, ReportServed, SeenBy
@@ -15,6 +16,7 @@ from fairnotice.model import Requester
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import Role
+from tests.cli.serves import certificate
 from tests.conductor.orchestra import (
     USER,
     Failing,
@@ -254,18 +256,18 @@ def test_a_start_counts_what_is_in_force():
 # ---- The text, and the papers ----
 
 
-async def everything():
-    """The text of a service in which something is announced and unseen."""
+async def everything(pair):
+    """The text of a service over TLS in which something is announced and unseen."""
     async with counting() as (conductor, tally, clock):
         worker = Serving(conductor, clock).worker()
         await announced(conductor)
-        return exposition(tally, worker)
+        return exposition(tally, worker, Certificates(pair, clock).metrics())
 
 
 @pytest.fixture(scope="module")
-def text():
+def text(tmp_path_factory):
     """All that is shown to Prometheus."""
-    return asyncio.run(everything())
+    return asyncio.run(everything(Pair(*certificate(tmp_path_factory.mktemp("tls")))))
 
 
 def test_the_text_is_prometheus_own(text):

@@ -3,16 +3,34 @@
 import asyncio
 import logging
 import socket
+import ssl
 import threading
+from contextlib import closing
+from http.client import HTTPSConnection
 
 import pytest
 
 from fairnotice.clock import SystemClock
-from fairnotice.control.running import Place, Plan, listening, running
+from fairnotice.control.certificates import Certificates, Pair
+from fairnotice.control.metrics import exposition
+from fairnotice.control.running import Entrance, Place, Plan, listening, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
+from fairnotice.engine import DEV, Fleet
 from fairnotice.errors import UsageError
 from fairnotice.stores.memory import MemoryStore
+from tests.cli.serves import certificate
 from tests.control.calling import ANYWHERE, serving
+
+
+class Kept(MemoryStore):
+    """One whose rows can be looked at when it is closed."""
+
+    rows = ()
+
+    def close(self):
+        """Remember what was in it."""
+        self.rows = tuple(self.load().rows)
+        super().close()
 
 
 def plan(**more):
@@ -37,6 +55,57 @@ def test_a_control_plane_is_not_reached_from_outside(host):
     """Nobody is asked who he is there, so it says how to choose another address."""
     with pytest.raises(UsageError, match=r"--control 127\.0\.0\.1:PORT"):
         run(plan(control=Place(host, 0)))
+
+
+def test_others_reach_one_that_asks_who_they_are(tmp_path):
+    """By any name and over TLS; without both of them it does not even begin."""
+    pair = Pair(*certificate(tmp_path))
+    entrance = Entrance(Certificates(pair, SystemClock()))
+    everywhere = Place("0.0.0.0", 0)  # noqa: S104 - that is what is tested
+    for less in ({"entrance": entrance}, {"auth": True}):
+        with pytest.raises(UsageError, match="can be reached from outside"):
+            run(plan(control=everywhere, **less))
+    with serving(control=everywhere, auth=True, entrance=entrance) as served:
+        trust = ssl.create_default_context(cafile=pair.certificate)
+        connection = HTTPSConnection(
+            "127.0.0.1", served.run.control.port, timeout=10, context=trust
+        )
+        with closing(connection):
+            connection.request("GET", "/v1/vms", headers={"Host": "any.name"})
+            assert connection.getresponse().status == 401
+
+
+def test_behind_a_proxy_only_names_that_were_said_are_believed():
+    """The proxy does TLS, and asks who somebody is; a page of another site is kept out here."""
+    entrance = Entrance(behind_proxy=True, names=frozenset({"cp.example.net"}))
+    with serving(control=Place("0.0.0.0", 0), entrance=entrance) as served:  # noqa: S104
+        assert served.get("/v1/vms", Host="cp.example.net").status == 200
+        assert served.get("/v1/vms", Host="evil.example.net").status == 403
+
+
+def test_without_metadata_no_vm_is_answered_here():
+    """Nothing of an endpoint: no board, no numbers of it, and faults are refused."""
+    before = threading.active_count()
+
+    async def story():
+        async with running(plan(metadata=None)) as there:
+            assert there.worker is None
+            assert there.health().metadata == ""
+            return exposition(there.tally, there.worker)
+
+    assert "fairnotice_metadata_" not in asyncio.run(story())
+    assert threading.active_count() == before
+
+
+def test_what_vms_saw_last_is_recorded_at_the_end():
+    """Within the second before the end nobody else would have reported it."""
+    store = Kept()
+    with serving(store=store) as served:
+        served.post("/v1/vms/db/restart")
+        served.look("db")
+        (event,) = served.run.service.fleet.events_in_scope["vm:db"]
+    fleet = Fleet.load(store.rows, DEV, 0, None)
+    assert [seen.vm for seen in fleet.events[event].seen] == ["db"]
 
 
 def test_a_port_that_is_taken_is_said():

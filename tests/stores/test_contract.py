@@ -1,14 +1,23 @@
 """Every store keeps every promise of the port, and the proof can fail."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from threading import Barrier
 
 import pytest
+from msgspec.structs import replace
 
+from fairnotice.control.tokens import Wanted, make
 from fairnotice.errors import UsageError
+from fairnotice.stores.access import KnownTokens
+from fairnotice.stores.copies import FleetRow, Pieces
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.opening import open_store
 from fairnotice.stores.store import Line, Loaded
+from fairnotice.testing.sample_rows import START
 from fairnotice.testing.store_contract import check_store
+from fairnotice.words import TokenRole
 
 
 def test_memory_keeps_its_promises():
@@ -25,6 +34,25 @@ def test_sqlite_keeps_its_promises(tmp_path):
 def test_postgres_keeps_its_promises(postgres_url):
     """In a real PostgreSQL."""
     check_store(lambda: open_store(postgres_url))
+
+
+def test_of_two_who_take_a_name_at_once_one_has_it(postgres_url):
+    """Also where each has a store of its own, on one PostgreSQL."""
+    stores = [open_store(postgres_url) for _ in range(4)]
+    start = Barrier(len(stores))
+
+    def add(store, number):
+        token = make(Wanted(f"user-{number}", TokenRole.READER), "test", START).token
+        start.wait()
+        return store.add_token(token)
+
+    with ThreadPoolExecutor(len(stores)) as threads:
+        for number in range(5):
+            added = list(threads.map(add, stores, [number] * len(stores)))
+            assert sorted(added) == [False, False, False, True]
+    assert [store.tokens_changed() for store in stores] == [5] * 4
+    for store in stores:
+        store.close()
 
 
 # ---- Stores with one fault each ----
@@ -126,6 +154,29 @@ class TellsBackwards(MemoryStore):
         return super().history(about)[::-1]
 
 
+class CopiesLazily(MemoryStore):
+    def copy(self):
+        copy = super().copy()
+        return copy._replace(pieces=Pieces(self._lazy(copy.pieces)))
+
+    def _lazy(self, pieces):
+        yield next(pieces)
+        later = super().copy().pieces
+        next(later)
+        yield from later
+
+
+class CopiesNoJournal(MemoryStore):
+    def copy(self):
+        copy = super().copy()
+        return copy._replace(pieces=Pieces(row for row in copy.pieces if type(row) is FleetRow))
+
+
+class FillsOver(MemoryStore):
+    def fill(self, copy):
+        self._revision = copy.revision
+
+
 class NeverWakes(MemoryStore):
     def wait_beyond(self, revision, seconds):
         before = super().wait_beyond(revision, 0)
@@ -147,6 +198,45 @@ class RoundsInstants(MemoryStore):
         ]
 
 
+class LendsNames(MemoryStore):
+    def add_token(self, token):
+        self._keep_token(token)
+        return True
+
+
+class LosesTokens(MemoryStore):
+    def close(self):
+        self._tokens = KnownTokens(0, [])
+
+
+class HidesChangesOfTokens(MemoryStore):
+    def tokens_changed(self):
+        return len(self._tokens.tokens)
+
+
+class RevokesAgain(MemoryStore):
+    def revoke_token(self, id_, at):
+        for token in self._tokens.tokens:
+            if token.id == id_:
+                self._keep_token(replace(token, revoked_at=at))
+        return next((token for token in self._tokens.tokens if token.id == id_), None)
+
+
+class AuditsForwards(MemoryStore):
+    def audit(self, limit, **which):
+        return super().audit(limit, **which)[::-1]
+
+
+class AuditsEverybody(MemoryStore):
+    def audit(self, limit, **which):
+        return super().audit(limit, **{**which, "who": None})
+
+
+class ForgetsTheWholeAudit(MemoryStore):
+    def forget_audit(self, _):
+        return super().forget_audit(datetime.max.replace(tzinfo=UTC))
+
+
 BROKEN = [
     ForgetsTheEpoch,
     TakesAnyEpoch,
@@ -164,9 +254,19 @@ BROKEN = [
     ForgetsTwice,
     TellsOfScopes,
     TellsBackwards,
+    CopiesLazily,
+    CopiesNoJournal,
+    FillsOver,
     NeverWakes,
     DoesNotWait,
     RoundsInstants,
+    LendsNames,
+    LosesTokens,
+    HidesChangesOfTokens,
+    RevokesAgain,
+    AuditsForwards,
+    AuditsEverybody,
+    ForgetsTheWholeAudit,
 ]
 
 

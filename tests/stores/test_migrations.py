@@ -30,6 +30,7 @@ class Sqlite:
 
     package = "fairnotice.stores.sqlite"
     breaking = "DROP TABLE journal; SELECT nonsense FROM nowhere;"
+    in_its_words = staticmethod(_in_sqlite)
 
     def __init__(self, path):
         self.path = path
@@ -50,8 +51,8 @@ class Sqlite:
     def shape(self):
         return self.ask("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name")
 
-    def backed_up(self, query):
-        backup = Path(f"{self.path}.backup-v1")
+    def backed_up(self, query, version=1):
+        backup = Path(f"{self.path}.backup-v{version}")
         assert stat.S_IMODE(backup.stat().st_mode) == 0o600
         return self.ask(query, backup)
 
@@ -61,6 +62,7 @@ class Postgres:
 
     package = "fairnotice.stores.postgres"
     breaking = "DROP TABLE fairnotice.journal; SELECT nonsense FROM nowhere;"
+    in_its_words = staticmethod(str)
 
     def __init__(self, url):
         self.url = url
@@ -95,8 +97,8 @@ class Postgres:
             ),
         )
 
-    def backed_up(self, query):
-        return self.ask(query.replace("fairnotice.", "fairnotice_backup_v1."))
+    def backed_up(self, query, version=1):
+        return self.ask(query.replace("fairnotice.", f"fairnotice_backup_v{version}."))
 
 
 @pytest.fixture(params=TWINS)
@@ -159,6 +161,27 @@ def test_an_older_database_is_migrated_after_a_backup(make):
     assert old.backed_up("SELECT schema_version FROM fairnotice.service") == [(1,)]
 
 
+def test_the_backup_before_a_migration_holds_every_table(make, monkeypatch):
+    """Tokens too: what is added to a schema is in the backup of the next migration."""
+    older = make("older")
+    open_store(older.url).close()
+    older.write("INSERT INTO fairnotice.token VALUES (%s, %s, %s)", [("one", 1, "{}")])
+    schema = import_module(f"{older.package}.schema")
+    later = schema.VERSION + 1
+    script = older.in_its_words(
+        "ALTER TABLE fairnotice.token ADD COLUMN added integer; "
+        "UPDATE fairnotice.service SET schema_version = schema_version + 1;"
+    )
+    migrations = [*schema._MIGRATIONS, sql.Migration(later, script)]
+    monkeypatch.setattr(schema, "_MIGRATIONS", migrations)
+    monkeypatch.setattr(schema, "VERSION", later)
+
+    open_store(older.url).close()
+
+    assert older.ask("SELECT * FROM fairnotice.token") == [("one", 1, "{}", None)]
+    assert older.backed_up("SELECT * FROM fairnotice.token", later - 1) == [("one", 1, "{}")]
+
+
 def test_a_migration_that_fails_changes_nothing(make, monkeypatch):
     """The old version stays as it was, and the next start tries again."""
     old = make("old")
@@ -192,7 +215,7 @@ def test_a_newer_database_is_refused(make):
 
 
 def test_twins_hold_the_same_files():
-    """To add a store, copy the simplest."""
+    """To add a store, copy the simplest. Only PostgreSQL has what several processes share."""
     sqlite, postgres = (
         sorted(
             file.relative_to(PACKAGE / "stores" / twin).as_posix()
@@ -201,7 +224,7 @@ def test_twins_hold_the_same_files():
         )
         for twin in TWINS
     )
-    assert sqlite == postgres
+    assert sorted((*sqlite, "lease.py", "sessions.py")) == postgres
 
 
 @pytest.mark.parametrize("twin", TWINS)

@@ -27,6 +27,7 @@ from fairnotice.client.steps import Missed
 from fairnotice.client.sync import ScheduledEvents
 from fairnotice.clock import Clock
 from fairnotice.errors import ClientError, RendezvousFailed, Unavailable
+from fairnotice.systemd import tell_systemd
 
 AGAIN_SECONDS = 1.0
 
@@ -141,7 +142,7 @@ class Agent:
             raise self._failure
 
     def _end(self) -> None:
-        status.tell_systemd("STOPPING=1")
+        tell_systemd("STOPPING=1")
         shop = self.shop
         with shop.changed:
             held = self._holding()
@@ -209,7 +210,7 @@ class Agent:
             self._behind.set()
             threading.Thread(target=self._catch_up, name="catch up", daemon=True).start()
         if first:
-            status.tell_systemd("READY=1")
+            tell_systemd("READY=1")
             # Whoever is slow to answer that holds up nothing.
             threading.Thread(target=self._doubt_name, name="name", daemon=True).start()
         self._tell_status("watches")

@@ -1,4 +1,4 @@
-"""What the agent shows of itself: a status file, a readiness file, and a word to systemd.
+"""What the agent shows of itself: a status file and a readiness file.
 
 What is prepared and why is in the journal; the status file says whether an agent lives and what it
 last read, for `fairnotice agent status`.
@@ -7,7 +7,6 @@ last read, for `fairnotice agent status`.
 import json
 import logging
 import os
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,20 +82,6 @@ def _replaced(file: Path, text: str) -> bool:
         # It is there for whoever looks; nothing depends on it.
         return False
     return True
-
-
-def tell_systemd(word: str) -> None:
-    """Say `READY=1` or the like to systemd, where it listens (sd_notify(3))."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    import socket  # noqa: PLC0415 - mostly nobody listens
-
-    if address.startswith("@"):
-        address = "\0" + address[1:]
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.connect(address)
-        sender.sendall(word.encode("ascii"))
 
 
 # ---- Reading it ----

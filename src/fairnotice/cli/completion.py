@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fairnotice.cli import exits, main, settings
+from fairnotice.cli import exits, main
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import NAMES_OF, WORDS, Subparsers, examples, global_options
-from fairnotice.cli.remote import Remote
+from fairnotice.cli.session import Session
 
 # Whoever waits for a name to be completed does not wait for long.
 TIMEOUT_SECONDS = 2.0
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_names(options: argparse.Namespace) -> int:
-    remote = Remote(settings.of_options(options)["url"].value)
+    remote = Session(options).remote
     query = {"limit": 1000}
     answer = remote.ask("GET", ("v1", options.names), query, timeout_seconds=TIMEOUT_SECONDS)
     for row in answer.body["items"]:

@@ -24,8 +24,10 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def log_to_standard_error(form: str) -> None:
-    """Log warnings and worse from now on, in this format."""
+def log_to_standard_error(form: str, level: str = "warning") -> None:
+    """Log what is of this level or worse from now on, in this format; also a second time."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(TEXT))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    # The HTTP server tells of its own beginning and end, as the service does.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)

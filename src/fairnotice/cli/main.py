@@ -28,6 +28,7 @@ class Group(NamedTuple):
 
 GROUPS = {
     "up": Group("fairnotice.cli.up", "run the whole service on this machine", has_settings=True),
+    "serve": Group("fairnotice.cli.serve", "run the control plane, as a configuration file says"),
     "fleet": Group("fairnotice.cli.fleet", "declare the fleet, export it, look at it"),
     "vm": Group("fairnotice.cli.vm", "VMs: look, restart, redeploy, evict, stop …"),
     "scale-set": Group("fairnotice.cli.scale_set", "scale sets: look, scale in, terminate notice"),
@@ -43,6 +44,10 @@ GROUPS = {
     "as": Group("fairnotice.cli.as_vm", "run a command as a VM: 169.254.169.254 is its endpoint"),
     "record": Group("fairnotice.cli.record", "keep what a real endpoint answers in a file"),
     "replay": Group("fairnotice.cli.replay", "serve a recording again"),
+    "backup": Group("fairnotice.cli.backup", "keep everything that is remembered in a file"),
+    "restore": Group("fairnotice.cli.restore", "make an empty database what a backup holds"),
+    "token": Group("fairnotice.cli.token", "tokens: who may do what; make, look, revoke"),
+    "audit": Group("fairnotice.cli.audit", "who asked the control plane for what"),
     "config": Group("fairnotice.cli.config", "the settings in force, and where each is from"),
     "doctor": Group("fairnotice.cli.doctor", "what is wrong with this installation"),
     "completion": Group("fairnotice.cli.completion", "completion for your shell"),

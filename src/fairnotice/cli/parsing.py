@@ -129,6 +129,7 @@ def global_options() -> argparse.ArgumentParser:
     parent = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     options = parent.add_argument_group("the control plane")
     options.add_argument("--url", help="where it is (FAIRNOTICE_URL, http://127.0.0.1:8600)")
+    options.add_argument("--ca", metavar="FILE", help="by which it is known (FAIRNOTICE_CA)")
     options.add_argument("--config", metavar="FILE", help="the file with settings")
     return parent
 

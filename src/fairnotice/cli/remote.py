@@ -16,6 +16,7 @@ from fairnotice.control.holders import is_loopback
 
 TIMEOUT_SECONDS = 30
 PAGE = 1_000
+PIECE_BYTES = 256 * 1024
 # An id in full; what is shorter is the beginning of one.
 ID_CHARACTERS = 36
 CHOICES_SHOWN = 5
@@ -24,6 +25,10 @@ SHORT_CHARACTERS = 8
 # How the `type` of every problem begins that a control plane has.
 PROBLEMS = "urn:fairnotice:problem:"
 NO_ADDRESS = (f"{PROBLEMS}no-address", f"{PROBLEMS}no-method")
+UNAUTHENTICATED = (
+    "The control plane wants a token that counts: FAIRNOTICE_TOKEN has none, or one that is "
+    "unknown, revoked or expired. An admin makes one: fairnotice token create"
+)
 # Far beyond any revision: the feed answers with the state as it is, and goes on from there.
 FROM_NOW = 2**53 - 1
 
@@ -46,7 +51,7 @@ class Answer(NamedTuple):
 class Remote:
     """A control plane at an address; every call opens a connection of its own."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, token: str = "", ca: str = "") -> None:
         if not BY_NAME["url"].fits(url):
             sentence = f"{url!r} is no address of a control plane; try http://127.0.0.1:8600"
             raise CommandFailed(sentence, exits.WRONG_USAGE)
@@ -56,6 +61,18 @@ class Remote:
         self._secure = parts.scheme == "https"
         self._name = parts.hostname or ""
         self._base = parts.path.rstrip("/")
+        self._headers = {} if not token else {"Authorization": f"Bearer {self._sendable(token)}"}
+        self._ca = ca
+
+    def _sendable(self, token: str) -> str:
+        """The token, where it can be one and nobody on the way reads it. It is never repeated."""
+        if not (token.isascii() and token.isprintable()) or " " in token:
+            sentence = "FAIRNOTICE_TOKEN is no token: it is one word, fairnotice_… Take it anew."
+            raise CommandFailed(sentence, exits.WRONG_USAGE)
+        if not self._secure and not is_loopback(self._name):
+            sentence = f"FAIRNOTICE_TOKEN is not sent to {self.url}: on the way everybody could "
+            raise CommandFailed(f"{sentence}read it. Ask by https.", exits.WRONG_USAGE)
+        return token
 
     # ---- Calls ----
 
@@ -99,6 +116,16 @@ class Remote:
             for line in response:
                 yield json.loads(line)
         except (OSError, HTTPException, ValueError) as error:
+            raise self._gone(error) from error
+
+    def pieces(self, *path: str) -> Iterator[bytes]:
+        """What is at this path and is no JSON, as it comes; Unreachable where it is cut off."""
+        response = self._open("GET", path, None, None, TIMEOUT_SECONDS)
+        self._checked_status(response)
+        try:
+            while piece := response.read(PIECE_BYTES):
+                yield piece
+        except (OSError, HTTPException) as error:
             raise self._gone(error) from error
 
     def id_of(self, kind: str, begins: str) -> str:
@@ -162,7 +189,7 @@ class Remote:
         if query:
             target += "?" + urlencode(query)
         content = None if body is None else json.dumps(body)
-        headers = {"Accept": "application/json", "Connection": "close"}
+        headers = {"Accept": "application/json", "Connection": "close", **self._headers}
         if body is not None:
             headers["Content-Type"] = "application/json"
         connection = self._connection(timeout_seconds)
@@ -176,9 +203,17 @@ class Remote:
 
     def _connection(self, timeout_seconds: float | None) -> HTTPConnection:
         if self._secure:
-            context = ssl.create_default_context()
+            context = self._trust()
             return HTTPSConnection(self._name, self._port, timeout=timeout_seconds, context=context)
         return HTTPConnection(self._name, self._port, timeout=timeout_seconds)
+
+    def _trust(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self._ca or None)
+        except OSError as error:
+            # A file that holds no certificate is an SSLError, which is one of these.
+            sentence = f"{self._ca} holds no CA certificates: {_why(error)}. Check --ca."
+            raise CommandFailed(sentence, exits.WRONG_USAGE) from error
 
     # ---- Bad answers ----
 
@@ -202,6 +237,11 @@ class Remote:
         raise failure(answer.body)
 
     def _gone(self, error: Exception) -> Unreachable:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return Unreachable(
+                f"The certificate of {self.url} is not trusted: {error.verify_message}. "
+                "Give the CA's with --ca FILE or FAIRNOTICE_CA."
+            )
         why = "it took too long" if isinstance(error, TimeoutError) else _why(error)
         return Unreachable(
             f"No control plane answers at {self.url} ({why}). "
@@ -264,6 +304,8 @@ def _why(error: Exception) -> str:
 
 def failure(problem: Mapping[str, Any]) -> CommandFailed:
     """A problem of the API as the end of a command."""
+    if str(problem.get("type", "")).endswith(":unauthenticated"):
+        return CommandFailed(UNAUTHENTICATED)
     sentence = str(problem["detail"])
     field = problem.get("field")
     # The law's own sentences say what they are about.

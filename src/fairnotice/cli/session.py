@@ -34,7 +34,11 @@ class Session:
     @cached_property
     def remote(self) -> Remote:
         """The control plane that is asked."""
-        return Remote(self.settings["url"].value)
+        return Remote(
+            self.settings["url"].value,
+            token=self.environ.get("FAIRNOTICE_TOKEN", ""),
+            ca=self.settings["ca"].value,
+        )
 
     @property
     def json(self) -> bool:

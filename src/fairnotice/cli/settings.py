@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from fairnotice.errors import UsageError
 
 PREFIX = "FAIRNOTICE_"
-# Variables that are no settings of the file: where it is, and a secret (with `serve`).
+# Variables that are no settings of the file: where it is, and a secret.
 OTHER_VARIABLES = ("FAIRNOTICE_CONFIG", "FAIRNOTICE_TOKEN")
 # What the command driver hands to its commands, which may ask `fairnotice` themselves.
 DRIVER_VARIABLES = (
@@ -98,13 +98,15 @@ def _is_rate(text: str) -> bool:
         return False
 
 
-def _is_store(text: str) -> bool:
+def is_store(text: str) -> bool:
+    """Whether this names a store."""
     if text.startswith("sqlite:"):
         return bool(text.removeprefix("sqlite:").removeprefix("//"))
     return text == "memory:" or text.startswith(("postgresql://", "postgres://"))
 
 
-def _is_url(text: str) -> bool:
+def is_url(text: str) -> bool:
+    """Whether this is an http or https URL that somebody can be asked at."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port
@@ -131,14 +133,21 @@ SETTINGS: tuple[Setting, ...] = (
         "http://HOST:PORT",
         _always("http://127.0.0.1:8600"),
         "the control plane that commands ask",
-        _is_url,
+        is_url,
+    ),
+    Setting(
+        "ca",
+        "FILE",
+        _always(""),
+        "the CA certificates (PEM) by which a control plane is known; empty: those of the system",
+        lambda _: True,
     ),
     Setting(
         "metadata_url",
         "http://HOST:PORT",
         _always("http://127.0.0.1:8169"),
         "the metadata endpoint that doctor and as ask; left out, that of the control plane",
-        _is_url,
+        is_url,
     ),
     Setting(
         "fleet",
@@ -152,7 +161,7 @@ SETTINGS: tuple[Setting, ...] = (
         "memory:, sqlite:PATH or postgresql://…",
         _default_store,
         "where up keeps what it knows",
-        _is_store,
+        is_store,
     ),
     Setting(
         "timing",

@@ -23,11 +23,11 @@ from fairnotice.control.fleet_body import FleetBody, specification
 from fairnotice.control.fleet_files import read_toml, sample_fleet
 from fairnotice.control.holders import is_loopback
 from fairnotice.control.running import BESIDE, Place, Plan, Running, running
-from fairnotice.drivers.simulated.driver import SimulatedDriver
+from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
 from fairnotice.engine import PROFILES, Refusal
 from fairnotice.errors import StoreInUse, UsageError
-from fairnotice.metadata.rate import DEFAULT, Rate, rate_of
-from fairnotice.stores.opening import open_store
+from fairnotice.metadata.rate import BURST, DEFAULT, Rate, rate_of
+from fairnotice.stores.opening import open_store, sqlite_file
 
 EXAMPLES = """examples:
   fairnotice up                            # the sample fleet, kept between starts
@@ -38,7 +38,6 @@ EXAMPLES = """examples:
 """
 METADATA = Place("127.0.0.1", 8169)
 CONTROL = Place("127.0.0.1", 8600)
-BURST = 10
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -118,9 +117,9 @@ def _plan(arguments: argparse.Namespace) -> Plan:
 def _where(store: str | None) -> tuple[str, Path | None]:
     """The store's URL, and where the simulated machines are remembered if anything is."""
     url = store or settings.BY_NAME["store"].default()
-    if not url.startswith("sqlite:"):
+    path = sqlite_file(url)
+    if path is None:
         return url, None
-    path = Path(url.removeprefix("sqlite:"))
     if store is None:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -128,7 +127,7 @@ def _where(store: str | None) -> tuple[str, Path | None]:
             raise UsageError(
                 f"{path.parent} cannot be made: {error.strerror}. Choose a store with --store."
             ) from error
-    return url, path.with_name(path.name + ".machines")
+    return url, machines_beside(path)
 
 
 def _fleet(path: str | None) -> FleetBody | None:

@@ -9,58 +9,45 @@ fresh one.
 """
 
 import asyncio
-import gc
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from fairnotice.clock import Clock
+from fairnotice.conductor.doubts import Doubts, changes_of
 from fairnotice.conductor.feed import Feed
-from fairnotice.conductor.orders import RETRY_SECONDS, Orders
+from fairnotice.conductor.following import RETRY_SECONDS, Following
+from fairnotice.conductor.leading import Lead, Leader, Reign
+from fairnotice.conductor.orders import Orders, order_of
+from fairnotice.conductor.store_thread import StoreThread
+from fairnotice.conductor.submissions import Decide, Submission, answer, decide_all, give_up
 from fairnotice.conductor.timers import Timers
-from fairnotice.drivers.driver import Driver, Order
+from fairnotice.conductor.waking import Waking, forget_daily
+from fairnotice.drivers.driver import Driver
 from fairnotice.engine import AZURE, Decision, Fleet, Refusal, Timing, decide
 from fairnotice.engine.changes import Change
-from fairnotice.engine.commands import Command, Restarted, Tick
-from fairnotice.engine.effects import AskOutcome, BeginImpact, Effect, Subject, WakeAt
-from fairnotice.engine.trial import Trial
-from fairnotice.errors import JournalMoved, LeadLost, Unavailable, UsageError
-from fairnotice.model import Impact, Moment
+from fairnotice.engine.commands import Command, Restarted
+from fairnotice.engine.effects import AskOutcome, BeginImpact, Effect, WakeAt
+from fairnotice.errors import JournalMoved, LeadLost, NotLeading, Unavailable, UsageError
+from fairnotice.model import Moment
+from fairnotice.stores.lease import Lease
 from fairnotice.stores.store import Line, Store
 
 log = logging.getLogger(__name__)
 
 # More commands than this are not decided in one go, so that nobody waits long for his answer.
 TOGETHER_MAX = 128
-# After so much deciding in a row, whoever polls gets his turn.
-DECIDING_SECONDS_MAX = 0.002
-# However far off the next timer is, the wall clock may be stepped: so often it is looked at.
-LOOK_AT_CLOCK_SECONDS = 1.0
-FORGET_EVERY_SECONDS = 24 * 3600.0
-# What could not be looked at because of a bug is looked at again then.
-AFTER_BUG = timedelta(hours=1)
 # How often in a row the state may turn out to be another than it was thought.
 CATCH_UP_MAX = 3
-# Commits that failed in a row and are remembered, and changes of one that are compared.
-DOUBTFUL_MAX = 100
+# Changes of a commit that failed that are compared.
 LINES_COMPARED_MAX = 1_000_000
-# From so many VMs on, the rows that were loaded are not looked at by the garbage collector.
-FROZEN_FROM_VMS = 1_000
+# By so much the clock of whoever takes over may be behind the one before: two clocks are never the
+# same. What is more than that is a clock that went back (rule 25).
+SKEW_MAX = timedelta(seconds=10)
 
 Result = TypeVar("Result")
-Decide = Callable[[Fleet, Command, Moment], Decision | Refusal]
-
-
-@dataclass(slots=True, eq=False)
-class _Submission:
-    """A command under way, and whoever waits for its answer."""
-
-    command: Command
-    answer: asyncio.Future[Decision | Refusal]
-    decision: Decision | Refusal | None = None
 
 
 class Conductor:
@@ -72,7 +59,13 @@ class Conductor:
     await conductor.close()
 
     `submit` raises errors.Unavailable where it cannot be made durable now: nothing has changed.
-    A store that is `in_memory` never waits for a disk, so it needs no thread of its own.
+
+    Where several processes share a store, each of them does this instead:
+
+    await conductor.join(lease)                   # loads and follows; leads when it is its turn
+
+    Then `submit` raises errors.NotLeading where another one leads. All else is the same: `fleet`
+    and `feed` show what is committed, by whomever.
     """
 
     def __init__(
@@ -87,29 +80,62 @@ class Conductor:
     ) -> None:
         self.timing = timing
         self.fleet = Fleet(timing)
-        self.feed = Feed(self.fleet, self._read_lines)
-        self.timers = Timers()
+        self._thread = StoreThread(store, in_memory=in_memory)
+        self.feed = Feed(self.fleet, self._thread.read_lines)
         self.epoch = 0
-        # Why nothing is durable at the moment; None while all is well.
-        self.trouble: Unavailable | None = None
-        # What could not be recorded and yet may have been: its answer was lost on the way.
-        self._doubtful: list[list[Decision]] = []
+        self._doubts = Doubts()
         self._store = store
         self._driver = driver
         self._clock = clock
         self._decide = decide
+        self._waking = Waking(
+            clock, lambda: self.now().wall, self.submit, lambda: self.trouble is not None
+        )
         self._orders = Orders(driver, clock, self.submit, self._is_live)
-        self._thread = None if in_memory else ThreadPoolExecutor(1, "fairnotice-store")
         self._latest = clock.wall()
-        self._started = False
+        # The life that takes commands has begun here.
+        self._leads = False
         self._ending = False
-        # The journal holds what is not in the fleet, or it has to be made good that it did.
-        self._behind = False
-        self._waiting: list[_Submission] = []
+        # Where several share a store: our part in who leads, and our reading after the others.
+        self._lead: Lead | None = None
+        self._following: Following | None = None
+        self._waiting: list[Submission] = []
         self._arrived = asyncio.Event()
         self._conducting: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[None]] = []
-        self._sleeper: asyncio.Future[None] | None = None
+
+    # ---- What it is doing ----
+
+    @property
+    def leading(self) -> bool:
+        """Whether commands are taken here."""
+        return self._leads and (self._lead is None or not self._lost(self._lead))
+
+    @property
+    def trouble(self) -> Unavailable | None:
+        """Why nothing is recorded, or nothing heard of the journal; None while all is well."""
+        return self._doubts.trouble
+
+    @property
+    def timers(self) -> Timers:
+        """What the law wants to look at again, and when."""
+        return self._waking.timers
+
+    @property
+    def leader(self) -> Leader | None:
+        """Who leads, where several share a store; None where nobody does or it is not known."""
+        return None if self._lead is None else self._lead.leader
+
+    @property
+    def shares(self) -> bool:
+        """Whether this is one of several that share a store."""
+        return self._lead is not None
+
+    @property
+    def lag_seconds(self) -> float:
+        """For how long a process that follows has not known that it is where the journal ends."""
+        behind = self._following is not None and not self.leading
+        return self._following.lag_seconds if behind and self._following is not None else 0.0
 
     # ---- Beginning and ending ----
 
@@ -118,19 +144,43 @@ class Conductor:
 
         Without `waking` no timer fires by itself: whoever owns the clock calls `tick`.
         """
-        if self._started or self._ending:
-            raise UsageError("A conductor is started once.")
+        self._must_be_new()
         self.epoch = await self._in_store(self._store.lead)
         await self._load()
         # The clock as it is, even behind the last record: the law says so and makes it good.
         self._latest = self._clock.wall()
         decision = await self._begin_life(takeover=takeover)
-        self._started = True
+        self._leads = True
         self._conducting = asyncio.create_task(self._conduct())
         if waking:
-            self._loops.append(asyncio.create_task(self._wake()))
-            self._loops.append(asyncio.create_task(self._forget()))
+            self._begin_waking()
         return decision
+
+    async def join(self, lease: Lease) -> None:
+        """Load what is remembered, follow whoever leads, and lead when it is our turn."""
+        self._must_be_new()
+        await self._load()
+        self._following = Following(self._thread, self.feed, self._clock)
+        self._lead = Lead(
+            lease, self._clock, changed=self._lead_changed, lost_touch=self._store.hang_up
+        )
+        self._lead.start()
+        self._conducting = asyncio.create_task(self._conduct())
+
+    def _must_be_new(self) -> None:
+        if self._conducting is not None or self._ending:
+            raise UsageError("A conductor is started once.")
+
+    def _begin_waking(self) -> None:
+        forgetting = forget_daily(self._clock, lambda: self._in_store(self._forget_some))
+        for loop in (self._waking.wake(), forgetting):
+            self._loops.append(asyncio.create_task(loop))
+
+    async def _end_waking(self) -> None:
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        self._loops.clear()
 
     async def _begin_life(self, *, takeover: bool) -> Decision:
         decision = self._decide(self.fleet, Restarted(takeover=takeover), self.now())
@@ -141,58 +191,137 @@ class Conductor:
 
     async def _load(self) -> None:
         """Take the state as it is remembered, and have it shown."""
-        # Rows refer to nothing that refers back, so looking for cycles among them is in vain.
-        # Measured with 100,000 VMs: half of the time of a start, and later 50 ms at a time.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            self.fleet = await self._in_store(self._load_fleet)
-            self.feed.begin(self.fleet)
-        finally:
-            # For a few rows it is not worth it: all other garbage would be kept with them.
-            if len(self.fleet.vms) >= FROZEN_FROM_VMS:
-                gc.freeze()
-            if collecting:
-                gc.enable()
+        await self._thread.load(self.timing, self._show)
 
-    def _load_fleet(self) -> Fleet:
-        """Runs in the store's thread: a million rows take their time."""
-        loaded = self._store.load()
-        return Fleet.load(loaded.rows, self.timing, loaded.revision, loaded.recorded_at)
+    def _show(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.feed.begin(fleet)
 
     async def close(self) -> None:
-        """Take no more commands, and let go of driver and store. Nothing is lost by it."""
+        """Take no more commands, and let go of driver, lead and store. Nothing is lost by it."""
         if self._ending:
             return
         self._ending = True
-        self._started = False
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        self._leads = False
+        await self._end_waking()
         if self._conducting is not None:
             # What is being committed is answered; what waits is told to come back.
-            self._arrived.set()
+            self._lead_changed()
             await self._conducting
-        self._give_up(self._waiting, Unavailable("the control plane is ending"))
-        await self._orders.close()
+            # It may have begun to lead meanwhile.
+            self._leads = False
+            await self._end_waking()
+        give_up(self._waiting, Unavailable("the control plane is ending"))
+        await self._orders.drop()
+        # Only now: whoever leads next asks for what we have begun.
+        if self._lead is not None:
+            await self._lead.close()
+        if self._following is not None:
+            await self._following.close()
         await self._driver.close()
-        await self._in_store(self._store.close)
-        if self._thread is not None:
-            self._thread.shutdown()
+        await self._thread.close()
+
+    # ---- One of several ----
+
+    def _lead_changed(self) -> None:
+        """Who leads may be another: whoever waits for something looks."""
+        self._arrived.set()
+        if self._following is not None:
+            self._following.interrupt()
+
+    @property
+    def _reign(self) -> Reign | None:
+        return None if self._lead is None else self._lead.reign
+
+    async def _follow(self, following: Following) -> None:
+        """Take in what others have committed; lead, where the lead was won."""
+        reign = self._reign
+        try:
+            if reign is not None:
+                await self._take_over(following, reign)
+            else:
+                until = await following.beyond(self.fleet.revision)
+                if until is not None:
+                    await following.read_to(until, self.fleet, self._load)
+        except LeadLost as error:
+            self._step_aside(error)
+        except Unavailable as error:
+            if following.lost or reign is not None:
+                self._doubts.begin(error)
+            if following.lost:
+                self.feed.cut()
+            await asyncio.sleep(RETRY_SECONDS)
+        else:
+            self._doubts.end()
+            self.feed.mend()
+
+    async def _take_over(self, following: Following, reign: Reign) -> None:
+        """Lead: from here on nobody else's commit is made, so the journal holds still."""
+        self.epoch = reign.epoch
+        await following.read_to(await following.end(), self.fleet, self._load)
+        self._latest = self._clock_of_life(self._clock.wall(), takeover=reign.takeover)
+        await self._begin_life(takeover=reign.takeover)
+        self._doubts.settled()
+        self._leads = True
+        self._begin_waking()
+        log.warning("leads now, in epoch %d from revision %d on", self.epoch, self.fleet.revision)
+
+    def _clock_of_life(self, wall: datetime, *, takeover: bool) -> datetime:
+        recorded_at = self.fleet.recorded_at
+        if takeover and recorded_at is not None and wall < recorded_at <= wall + SKEW_MAX:
+            return recorded_at
+        return wall
+
+    async def _step_down(self) -> None:
+        """Lead no more, and have no part in what was begun: whoever leads now asks for it."""
+        self._leads = False
+        log.warning("leads no more: epoch %d is over here", self.epoch)
+        await self._end_waking()
+        await self._orders.drop()
+        self.timers.clear()
+        self._doubts.settled()
+        if self._following is not None:
+            self._following.begin()
+        waiting, self._waiting = self._waiting, []
+        give_up(waiting, self._not_leading())
+
+    def _step_aside(self, error: LeadLost) -> None:
+        """The store says that another epoch has begun, before the lease did."""
+        log.warning("%s", error)
+        if self._lead is not None:
+            self._lead.give_up(self.epoch)
+
+    def _not_leading(self) -> Unavailable:
+        leader = self.leader
+        if leader is None:
+            return NotLeading("no control plane leads at the moment")
+        return NotLeading(f"the control plane at {leader.address} leads", leader.address)
 
     # ---- Commands ----
 
     async def submit(self, command: Command) -> Decision | Refusal:
         """Have a command decided and made durable. Unavailable: nothing has changed."""
-        if not self._started:
+        if not self.leading:
+            if self.shares and not self._ending:
+                raise self._not_leading()
             raise Unavailable("the control plane is not ready")
         if isinstance(self.trouble, LeadLost):
             raise self.trouble
-        answer: asyncio.Future[Decision | Refusal] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Submission(command, answer))
+        asked = Submission(command, asyncio.get_running_loop().create_future())
+        self._waiting.append(asked)
         self._arrived.set()
         # Whoever asked may go away; what he asked for does not.
-        return await asyncio.shield(answer)
+        return await asyncio.shield(asked.answer)
+
+    def keep_for(self, *, journal_days: int, history_days: int, audit_days: int) -> None:
+        """Forget after so many days from now on."""
+        self.timing = replace(
+            self.timing,
+            journal_days=journal_days,
+            history_days=history_days,
+            audit_days=audit_days,
+        )
+        self.fleet.timing = self.timing
 
     def foresee(self, command: Command) -> Decision | Refusal:
         """What would be decided now. Nothing changes."""
@@ -204,78 +333,75 @@ class Conductor:
         return Moment(self._latest, self._clock.monotonic())
 
     async def _conduct(self) -> None:
-        while True:
-            await self._arrived.wait()
-            if self._ending:
-                return
-            together = self._take_waiting()
+        """The only one who changes the fleet: by commands while it leads, after others else."""
+        while not self._ending:
             try:
-                await self._carry_out(together)
-            except Exception as error:
-                # A bug, and yet everybody has to be answered and the next command taken.
-                log.exception("a commit went wrong")
-                self._give_up(together, error)
+                if self._following is None or self._leads:
+                    await self._next_commands()
+                else:
+                    await self._follow(self._following)
+            except Exception:
+                log.exception("conducting went wrong")
+                await asyncio.sleep(RETRY_SECONDS)
 
-    def _take_waiting(self) -> list[_Submission]:
+    async def _next_commands(self) -> None:
+        await self._arrived.wait()
+        if not self._leads:
+            return
+        if self._lead is not None and self._lost(self._lead):
+            await self._step_down()
+            return
+        together = self._take_waiting()
+        try:
+            await self._carry_out(together)
+        except Exception as error:
+            # A bug, and yet everybody has to be answered and the next command taken.
+            log.exception("a commit went wrong")
+            give_up(together, error)
+
+    def _lost(self, lead: Lead) -> bool:
+        reign = lead.reign
+        return reign is None or reign.epoch != self.epoch
+
+    def _take_waiting(self) -> list[Submission]:
         together, self._waiting = self._waiting[:TOGETHER_MAX], self._waiting[TOGETHER_MAX:]
         if not self._waiting:
             self._arrived.clear()
         return together
 
-    async def _carry_out(self, together: list[_Submission]) -> None:
+    async def _carry_out(self, together: list[Submission]) -> None:
         try:
             decisions = await self._make_durable(together)
         except Unavailable as error:
-            self._in_trouble(error)
-            self._give_up(together, error)
+            if self._lead is not None and isinstance(error, LeadLost):
+                self._step_aside(error)
+                give_up(together, self._not_leading())
+            else:
+                self._doubts.begin(error)
+                give_up(together, error)
             return
-        self._out_of_trouble()
+        self._doubts.end()
         self._take_effect(decisions)
-        for one in together:
-            if one.decision is not None and not one.answer.done():
-                one.answer.set_result(one.decision)
+        answer(together)
 
-    async def _make_durable(self, together: list[_Submission]) -> list[Decision]:
+    async def _make_durable(self, together: list[Submission]) -> list[Decision]:
         """Decide and commit; again where the state turned out to be another than it was thought."""
         for _ in range(CATCH_UP_MAX):
-            if self._behind:
+            if self._doubts.behind:
                 await self._catch_up()
-            decisions = await self._decide_all(together)
+            decisions = await decide_all(together, self.fleet, self._decide, self.now, self._clock)
             try:
-                await self._commit(_changes(decisions))
+                await self._commit(changes_of(decisions))
             except JournalMoved:
-                self._behind = True
+                self._doubts.behind = True
             except LeadLost:
                 raise
             except Unavailable:
-                self._doubt(decisions)
+                self._doubts.doubt(decisions)
                 raise
             else:
                 return decisions
         raise JournalMoved("the journal does not hold still: is it written by somebody else?")
-
-    async def _decide_all(self, together: list[_Submission]) -> list[Decision]:
-        """What each of them changes, seeing those before it; a bug in one fails that one alone."""
-        # One command alone needs no trial: it is decided on the fleet itself.
-        fleet = self.fleet if len(together) == 1 else Trial(self.fleet)
-        decisions: list[Decision] = []
-        began = self._clock.monotonic()
-        for one in together:
-            try:
-                one.decision = self._decide(fleet, one.command, self.now())
-            except Exception as error:
-                log.exception("%s could not be decided", type(one.command).__name__)
-                self._give_up([one], error)
-                continue
-            if isinstance(one.decision, Decision):
-                decisions.append(one.decision)
-                if fleet is not self.fleet:
-                    for change in one.decision.changes:
-                        fleet.apply(change)
-            if self._clock.monotonic() - began > DECIDING_SECONDS_MAX:
-                await asyncio.sleep(0)
-                began = self._clock.monotonic()
-        return decisions
 
     async def _commit(self, changes: Sequence[Change[Any]]) -> None:
         # In trouble even nothing is committed: that is how its end is found out.
@@ -285,7 +411,7 @@ class Conductor:
 
     def _take_effect(self, decisions: list[Decision]) -> None:
         """These decisions are durable: apply them, show them, have them done."""
-        changes = _changes(decisions)
+        changes = changes_of(decisions)
         if changes:
             for change in changes:
                 self.fleet.apply(change)
@@ -296,30 +422,7 @@ class Conductor:
             for effect in decision.effects:
                 self._have_done(effect)
 
-    def _give_up(self, together: list[_Submission], error: Exception) -> None:
-        for one in together:
-            if not one.answer.done():
-                one.answer.set_exception(_for_one(error))
-                # Whoever asked may be gone, and then nobody is there to be told.
-                one.answer.exception()
-
     # ---- Trouble with the store ----
-
-    def _in_trouble(self, error: Unavailable) -> None:
-        if self.trouble is None:
-            log.error("nothing can be recorded: %s", error)
-        self.trouble = error
-
-    def _out_of_trouble(self) -> None:
-        if self.trouble is not None:
-            log.warning("commands are recorded again")
-        self.trouble = None
-        self._doubtful.clear()
-
-    def _doubt(self, decisions: list[Decision]) -> None:
-        """This could not be recorded, and yet it may have been: its answer was lost."""
-        if _changes(decisions) and len(self._doubtful) < DOUBTFUL_MAX:
-            self._doubtful.append(decisions)
 
     async def _catch_up(self) -> None:
         """The journal goes on beyond what is known: take that over before anything else."""
@@ -331,14 +434,12 @@ class Conductor:
             await self._load()
             self.timers.clear()
             await self._begin_life(takeover=True)
-        self._doubtful.clear()
-        self._behind = False
+        self._doubts.settled()
 
     async def _lost_commit(self) -> list[Decision] | None:
         """Which of the commits that failed is what the journal goes on with; None if none."""
-        lines = await self._read_lines(self.fleet.revision, LINES_COMPARED_MAX)
-        found = [line.change for line in lines or ()]
-        return next((one for one in self._doubtful if _changes(one) == found), None)
+        lines = await self._thread.read_lines(self.fleet.revision, LINES_COMPARED_MAX)
+        return self._doubts.which([line.change for line in lines or ()])
 
     # ---- Effects ----
 
@@ -348,99 +449,25 @@ class Conductor:
 
     def _have_done(self, effect: Effect) -> None:
         if isinstance(effect, WakeAt):
-            if self.timers.add(effect.at, effect.subject) and self._sleeper is not None:
-                self._sleeper.cancel()
+            self._waking.add(effect.at, effect.subject)
         elif isinstance(effect, BeginImpact):
-            self._orders.begin(self._order(effect), self.epoch)
+            self._orders.begin(order_of(self.fleet, effect, self._latest), self.epoch)
         else:
             assert isinstance(effect, AskOutcome)
             self._orders.ask(effect.impact.key, self.epoch)
-
-    def _order(self, effect: BeginImpact) -> Order:
-        impact = effect.impact
-        return Order(
-            key=impact.key,
-            vm=impact.vm,
-            kind=impact.kind,
-            node=impact.source,
-            target=impact.target,
-            event=self._event_of(impact),
-            duration_seconds=effect.duration_seconds,
-            limit_seconds=(impact.limit_at - self._latest).total_seconds(),
-        )
-
-    def _event_of(self, impact: Impact) -> str | None:
-        events = (
-            self.fleet.events[name] for name in self.fleet.operations[impact.operation].events
-        )
-        return next((event.id for event in events if impact.vm in event.resources), None)
 
     # ---- Time ----
 
     async def tick(self) -> None:
         """Look at all that is due, until nothing is."""
-        while subjects := self.timers.due(self.now().wall):
-            await self._look_at(subjects)
-
-    async def _look_at(self, subjects: tuple[Subject, ...]) -> None:
-        try:
-            await self.submit(Tick(subjects=subjects))
-        except (Unavailable, asyncio.CancelledError):
-            self.timers.put_back(subjects, self._latest)
-            raise
-        except Exception:
-            # A bug, logged where it happened. The others have to be looked at all the same.
-            if len(subjects) == 1:
-                log.exception("%s cannot be looked at", subjects[0])
-                self.timers.put_back(subjects, self._latest + AFTER_BUG)
-            else:
-                for subject in subjects:
-                    await self._look_at((subject,))
-
-    async def _wake(self) -> None:
-        while True:
-            try:
-                await self.tick()
-                if self.trouble is not None:
-                    await self.submit(Tick(subjects=()))
-            except LeadLost:
-                return
-            except Unavailable:
-                await self._clock.sleep(RETRY_SECONDS)
-            else:
-                await self._until_next()
-
-    async def _until_next(self) -> None:
-        """Sleep until the next timer is due, an earlier one comes, or the clock may have moved."""
-        due_at = self.timers.next
-        seconds = LOOK_AT_CLOCK_SECONDS
-        if due_at is not None:
-            seconds = min(seconds, (due_at - self.now().wall).total_seconds())
-        self._sleeper = asyncio.ensure_future(self._clock.sleep(max(seconds, 0.0)))
-        try:
-            await asyncio.wait({self._sleeper})
-        finally:
-            self._sleeper.cancel()
-            self._sleeper = None
-
-    async def _forget(self) -> None:
-        """Once a day, delete what is kept no longer; a piece at a time, between commits."""
-        while True:
-            try:
-                while await self._in_store(self._forget_some):
-                    pass
-            except Unavailable as error:
-                log.warning("nothing can be forgotten now: %s", error)
-            except Exception:
-                log.exception("forgetting went wrong")
-            await self._clock.sleep(FORGET_EVERY_SECONDS)
+        await self._waking.tick()
 
     def _forget_some(self) -> int:
         now = self._clock.wall()
         return self._store.forget(
             journal_before=now - timedelta(days=self.timing.journal_days),
             history_before=now - timedelta(days=self.timing.history_days),
-        )
+        ) or self._store.forget_audit(now - timedelta(days=self.timing.audit_days))
 
     # ---- The store's thread ----
 
@@ -452,29 +479,5 @@ class Conductor:
         """What the store answers, in its own thread and between commits."""
         return self._in_store(lambda: question(self._store))
 
-    def _read_lines(self, revision: int, limit: int) -> "asyncio.Future[list[Line] | None]":
-        return self._in_store(lambda: self._store.changes_after(revision, limit))
-
     def _in_store(self, call: Callable[[], Result]) -> "asyncio.Future[Result]":
-        loop = asyncio.get_running_loop()
-        if self._thread is not None:
-            return loop.run_in_executor(self._thread, call)
-        answer: asyncio.Future[Result] = loop.create_future()
-        try:
-            answer.set_result(call())
-        except Exception as error:  # noqa: BLE001 - whoever waits for the answer meets it
-            answer.set_exception(error)
-        return answer
-
-
-def _changes(decisions: list[Decision]) -> list[Change[Any]]:
-    return [change for decision in decisions for change in decision.changes]
-
-
-def _for_one(error: Exception) -> Exception:
-    """The same for one of several who are told: raised twice at once it would be a muddle."""
-    if not isinstance(error, Unavailable):
-        return error
-    told = type(error)(str(error))
-    told.__cause__ = error
-    return told
+        return self._thread.ask(call)

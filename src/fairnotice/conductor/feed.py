@@ -48,6 +48,8 @@ class Feed:
         self._moved = asyncio.Event()
         # Nothing comes any more: whoever waits may go.
         self.ended = False
+        # What is shown here may be old: whoever follows does better elsewhere.
+        self.cut_off = False
 
     @property
     def revision(self) -> int:
@@ -114,9 +116,19 @@ class Feed:
 
     async def wait_beyond(self, revision: int) -> int:
         """Wait until something was committed after this revision; the last revision then."""
-        while self.revision == revision and not self.ended:
+        while self.revision == revision and not self.ended and not self.cut_off:
             await self._moved.wait()
         return self.revision
+
+    def cut(self) -> None:
+        """The journal cannot be read for a while: let those go who wait for it."""
+        if not self.cut_off:
+            self.cut_off = True
+            self._wake()
+
+    def mend(self) -> None:
+        """The journal is read again."""
+        self.cut_off = False
 
     def end(self) -> None:
         """Nothing is committed any more: let those go who wait for it."""

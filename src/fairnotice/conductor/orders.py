@@ -3,12 +3,16 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime
 from typing import Any
 
 from fairnotice.clock import Clock
 from fairnotice.drivers.driver import Driver, Order, Report
+from fairnotice.engine import Fleet
 from fairnotice.engine.commands import ReportOutcome
-from fairnotice.errors import LeadLost, Unavailable
+from fairnotice.engine.effects import BeginImpact
+from fairnotice.errors import LeadLost, NotLeading, Unavailable
+from fairnotice.model import Impact
 from fairnotice.words import Outcome
 
 log = logging.getLogger(__name__)
@@ -49,7 +53,7 @@ class Orders:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def close(self) -> None:
+    async def drop(self) -> None:
         """Wait for nothing any more; what machines are doing they go on doing."""
         tasks = list(self._tasks)
         for task in tasks:
@@ -130,7 +134,8 @@ class Orders:
         while True:
             try:
                 await self._tell(command)
-            except LeadLost:
+            except (LeadLost, NotLeading):
+                # Whoever leads now asks for it.
                 return
             except Unavailable:
                 await self._clock.sleep(RETRY_SECONDS)
@@ -140,6 +145,26 @@ class Orders:
                 return
             else:
                 return
+
+
+def order_of(fleet: Fleet, effect: BeginImpact, now: datetime) -> Order:
+    """What the driver is told of an impact."""
+    impact = effect.impact
+    return Order(
+        key=impact.key,
+        vm=impact.vm,
+        kind=impact.kind,
+        node=impact.source,
+        target=impact.target,
+        event=_event_of(fleet, impact),
+        duration_seconds=effect.duration_seconds,
+        limit_seconds=(impact.limit_at - now).total_seconds(),
+    )
+
+
+def _event_of(fleet: Fleet, impact: Impact) -> str | None:
+    events = (fleet.events[name] for name in fleet.operations[impact.operation].events)
+    return next((event.id for event in events if impact.vm in event.resources), None)
 
 
 def _canceled() -> bool:

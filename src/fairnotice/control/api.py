@@ -14,16 +14,19 @@ from starlette.routing import Match
 from starlette.routing import Route as Address
 
 from fairnotice.control import misfits, problems, shapes
+from fairnotice.control.auth import ANYBODY, CALLER, Caller, OnlyFor, forbidden
 from fairnotice.control.feeding import feed_lines
 from fairnotice.control.fleet_body import FleetBody
 from fairnotice.control.keys import KEY_CHARACTERS_MAX, Keys
+from fairnotice.control.limits import Reach
 from fairnotice.control.openapi import openapi
-from fairnotice.control.routes import ROUTES, After, Call, Memory, Route
+from fairnotice.control.route import After, Call, Memory, Route
+from fairnotice.control.routes import ROUTES
 from fairnotice.control.service import Service, Who
 from fairnotice.engine import Refusal
+from fairnotice.engine.tables import known_key
 from fairnotice.errors import Unavailable
-from fairnotice.model import Requester
-from fairnotice.words import Role
+from fairnotice.words import TokenRole
 
 BODY_BYTES_MAX = 1024 * 1024
 # A fleet of a hundred thousand VMs.
@@ -51,17 +54,36 @@ def application(
             Address(route.path, _endpoint(service, route, keys), methods=[route.method])
             for route in ROUTES
         ),
-        Address("/v1/feed", _feed(service, ending or asyncio.Event()), methods=["GET"]),
-        Address("/v1/openapi.json", _constant(document), methods=["GET"]),
+        _only_for(
+            TokenRole.READER,
+            Address("/v1/feed", _feed(service, ending or asyncio.Event()), methods=["GET"]),
+        ),
+        _only_for(
+            TokenRole.READER,
+            Address("/v1/openapi.json", _constant(document), methods=["GET"]),
+            Reach.NOTHING,
+        ),
         Address("/healthz", _constant(msgspec.json.encode({"alive": True})), methods=["GET"]),
         Address("/readyz", _readyz(ready), methods=["GET"]),
-        *(extra or ()),
+        *(_only_for(_least(address), address) for address in extra or ()),
     ]
     handlers = {404: _no_address, 405: _no_method, 500: _our_fault}
     app = Starlette(routes=addresses, exception_handlers=handlers)
     # An address with a slash too many is none of ours, and Location would repeat the Host.
     app.router.redirect_slashes = False
     return app
+
+
+def _least(address: Address) -> TokenRole:
+    """Who may ask at an address of another front: where it takes more than GET, it may change."""
+    looks = bool(address.methods) and set(address.methods or ()) <= {"GET", "HEAD"}
+    return TokenRole.READER if looks else TokenRole.OPERATOR
+
+
+def _only_for(needs: TokenRole, address: Address, reach: Reach = Reach.CLOUD) -> Address:
+    """An address that is not in the table, for who may ask there."""
+    address.app = OnlyFor(address.app, needs, reach)
+    return address
 
 
 # ---- One request ----
@@ -78,7 +100,8 @@ class _Refused(Exception):
 def _endpoint(service: Service, route: Route, keys: Keys) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         try:
-            call = await _understood(service, route, request)
+            caller = _permitted(service, route, request)
+            call = await _understood(service, route, request, caller)
             return await _answered(route, call, request, keys)
         except (ClientDisconnect, asyncio.CancelledError):
             # Whoever asked is gone, or we are about to be: nobody reads this.
@@ -94,15 +117,33 @@ def _endpoint(service: Service, route: Route, keys: Keys) -> Endpoint:
     return endpoint
 
 
+def _permitted(service: Service, route: Route, request: Request) -> Caller:
+    """Who asks; refused before anything is looked at that he may not know of."""
+    caller: Caller = request.scope.get(CALLER, ANYBODY)
+    name = _name(request)
+    # A list, or what the body names, is looked through later.
+    later = not name and route.reach is not Reach.CLOUD
+    if not caller.may(route.needs, name) or not (
+        later or caller.reaches(service.fleet, route.reach, name)
+    ):
+        raise _Refused(forbidden())
+    return caller
+
+
+def _name(request: Request) -> str:
+    """What stands for {name} in the path."""
+    return str(request.path_params.get("name", ""))
+
+
 async def _answered(route: Route, call: Call, request: Request, keys: Keys) -> Response:
-    key = None if route.memory is Memory.NOBODY else call.who.key
+    key = None if route.memory is Memory.NOBODY else _known_key(call.who)
     kept = None if key is None else keys.get(key)
     asked = b"" if key is None else _digest(request.url.path, call.body)
     if kept is not None and kept.request == asked:
         return _json(kept.answer, route.status)
     ours = key is not None and route.memory is Memory.PROCESS
     if kept is not None or (ours and call.service.has_request(call.who)):
-        detail = f"The idempotency key {key} stands for another command."
+        detail = f"The idempotency key {call.who.key} stands for another command."
         remedy = "Use a new key for what is not a repeat."
         raise _Refused(problems.problem("conflict", 409, f"{detail} {remedy}", rule=19))
     result = route.handle(call)
@@ -110,6 +151,8 @@ async def _answered(route: Route, call: Call, request: Request, keys: Keys) -> R
         result = await result
     if isinstance(result, Refusal):
         raise _Refused(problems.of_refusal(result))
+    if isinstance(result, Response):
+        return result
     answer = result if isinstance(result, bytes) else msgspec.json.encode(result)
     if key is not None and ours:
         keys.keep(key, asked, answer)
@@ -117,12 +160,17 @@ async def _answered(route: Route, call: Call, request: Request, keys: Keys) -> R
     return _json(answer, 200 if foreseen else route.status)
 
 
+def _known_key(who: Who) -> str | None:
+    """Under what a key is known: the keys of others are none of one's business."""
+    return None if who.key is None else known_key(who.requester, who.key)
+
+
 def _digest(path: str, body: object) -> bytes:
     """What was asked, in few bytes: a fleet is many."""
     return sha256(path.encode() + b" " + msgspec.json.encode(body)).digest()
 
 
-async def _understood(service: Service, route: Route, request: Request) -> Call:
+async def _understood(service: Service, route: Route, request: Request, caller: Caller) -> Call:
     query = _query(request, route.asks)
     body: Any = None
     if route.takes is not None:
@@ -134,8 +182,13 @@ async def _understood(service: Service, route: Route, request: Request) -> Call:
     if key is not None and not 0 < len(key) <= KEY_CHARACTERS_MAX:
         detail = f"Idempotency-Key is 1 to {KEY_CHARACTERS_MAX} characters."
         raise _Refused(problems.problem("invalid", 422, detail, "Idempotency-Key"))
-    who = Who(Requester("operator", Role.OPERATOR), key)
-    return Call(service, who, request.path_params.get("name", ""), body, query)
+
+    def shows(name: str) -> bool:
+        return caller.reaches(service.fleet, route.reach, name)
+
+    if not all(map(shows, getattr(body, "vms", ()))):
+        raise _Refused(forbidden())
+    return Call(service, Who(caller.requester, key), _name(request), body, query, shows)
 
 
 def _query(request: Request, asks: type) -> Any:  # noqa: ANN401, what the route asks for
@@ -182,8 +235,12 @@ def _constant(body: bytes) -> Endpoint:
 
 
 def _readyz(ready: Ready) -> Endpoint:
-    async def endpoint(_: Request) -> Response:
+    async def endpoint(request: Request) -> Response:
         health = ready()
+        caller: Caller | None = request.scope.get(CALLER, ANYBODY)
+        if caller is None or not caller.may(TokenRole.READER):
+            # To a stranger, where things are and what is wrong with them is not told.
+            health = shapes.Health(ready=health.ready)
         return _json(msgspec.json.encode(health), 200 if health.ready else 503)
 
     return endpoint
@@ -222,7 +279,13 @@ def _feed(service: Service, ending: asyncio.Event) -> Endpoint:
         media_type = "application/x-ndjson"
         if request.method == "HEAD":
             return Response(media_type=media_type)
-        lines = feed_lines(service.conductor.feed, asked.after, ending)
+        feed = service.conductor.feed
+        if feed.cut_off:
+            why = "this control plane has lost the journal. Follow another, or try again later."
+            return problems.said(problems.problem("unavailable", 503, f"There is no feed: {why}"))
+        caller: Caller = request.scope.get(CALLER, ANYBODY)
+        endings = [one for one in (ending, caller.ended) if one is not None]
+        lines = feed_lines(feed, asked.after, *endings)
         return StreamingResponse(_encoded(lines), media_type=media_type)
 
     return endpoint

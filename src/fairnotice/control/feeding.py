@@ -7,15 +7,18 @@ from typing import Any
 from fairnotice.conductor.feed import Feed, Snapshot
 from fairnotice.control.shapes import Line
 from fairnotice.engine.changes import Removal, Row
+from fairnotice.errors import Unavailable
 from fairnotice.stores import rows, store
 
 
-async def feed_lines(
-    feed: Feed, after: int, ending: asyncio.Event | None = None
-) -> AsyncIterator[Line]:
-    """Everything after this revision, for as long as somebody reads and nothing is `ending`."""
-    ending = ending or asyncio.Event()
-    while not ending.is_set():
+async def feed_lines(feed: Feed, after: int, *endings: asyncio.Event) -> AsyncIterator[Line]:
+    """Everything after this revision, until nobody reads or one of these is set.
+
+    errors.Unavailable where what is shown here may be old.
+    """
+    while not any(ending.is_set() for ending in endings):
+        if feed.cut_off:
+            raise Unavailable("this control plane has lost the journal: follow another")
         found = await feed.after(after)
         if isinstance(found, Snapshot):
             *rows_before, last = found.rows
@@ -29,7 +32,7 @@ async def feed_lines(
                 yield _change(one)
             after = found[-1].revision
         else:
-            await _either(feed.wait_beyond(after), ending.wait())
+            await _either(feed.wait_beyond(after), *(ending.wait() for ending in endings))
 
 
 async def _either(*waits: Coroutine[Any, Any, Any]) -> None:

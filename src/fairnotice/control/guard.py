@@ -23,9 +23,16 @@ _SCHEMES = ("http://", "https://")
 class Guard:
     """Lets through what names this machine, and nothing else."""
 
-    def __init__(self, app: ASGIApp, names: Iterable[str] = LOCAL_NAMES) -> None:
+    def __init__(
+        self, app: ASGIApp, own: Iterable[str] = LOCAL_NAMES, names: Iterable[str] = ()
+    ) -> None:
         self._app = app
-        self._names = frozenset(names)
+        self._own = frozenset(own)
+        self.believe(names)
+
+    def believe(self, names: Iterable[str]) -> None:
+        """Let through what names this machine, or has one of these names, from now on."""
+        self._names = self._own | {name.lower() for name in names}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application in front of another."""

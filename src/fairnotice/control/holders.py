@@ -16,6 +16,15 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def is_routable(host: str) -> bool:
+    """Whether more than this machine and its links may reach this address."""
+    try:
+        found = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host != "localhost"
+    return not (found.is_loopback or found.is_link_local)
+
+
 def listener_at(port: int, proc: Path = Path("/proc")) -> str | None:
     """The process that listens there, by name and number; None where that cannot be seen."""
     sockets = {f"socket:[{inode}]" for inode in _inodes(port, proc)}

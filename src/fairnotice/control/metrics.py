@@ -142,6 +142,23 @@ class Tally:
         """The last one in the journal."""
         return self._conductor.feed.revision
 
+    def lead(self) -> Iterator[tuple[str, str, str, float]]:
+        """This control plane's part in who leads."""
+        conductor = self._conductor
+        leader = conductor.leader
+        epoch = conductor.epoch if leader is None else leader.epoch
+        yield (
+            "leading",
+            "gauge",
+            "1 where commands are taken, 0 where another leads.",
+            conductor.leading,
+        )
+        yield "epoch", "gauge", "Of the lead, as far as it is known here: it only grows.", epoch
+        known = "1 while some control plane is known to lead, 0 while none is."
+        yield "leader_known", "gauge", known, conductor.leading or leader is not None
+        lag = "For how long one that follows has not known where the journal ends."
+        yield "following_lag_seconds", "gauge", lag, conductor.lag_seconds
+
     def seconds_until_unseen(self) -> dict[EventType, float]:
         """By type: how far off the next NotBefore is that one of its VMs has not seen."""
         nearest: dict[EventType, datetime] = {}
@@ -170,10 +187,10 @@ def _unseen_count(event: Event) -> int:
 # ---- Writing ----
 
 
-def exposition(tally: Tally, worker: Worker | None = None) -> str:
+def exposition(tally: Tally, worker: Worker | None = None, more: Iterable[Metric] = ()) -> str:
     """All metrics of this process, in Prometheus' text format (CONTENT_TYPE)."""
     lines: list[str] = []
-    for metric in _metrics(tally):
+    for metric in (*_metrics(tally), *more):
         lines.append(f"# HELP {metric.name} {metric.meaning}")
         lines.append(f"# TYPE {metric.name} {metric.kind}")
         lines += [
@@ -217,6 +234,7 @@ def _metrics(tally: Tally) -> Iterator[Metric]:
             "1 while commands can be recorded, 0 while nothing can.",
             tally.recording,
         ),
+        *tally.lead(),
     ):
         yield Metric(f"fairnotice_{name}", kind, meaning, [("", (), value)])
 

@@ -8,17 +8,20 @@ import msgspec
 from fairnotice import __version__
 from fairnotice.control import problems
 from fairnotice.control.keys import KEY_CHARACTERS_MAX
-from fairnotice.control.routes import After, Memory, Route
+from fairnotice.control.route import After, Memory, Route
 from fairnotice.control.shapes import Line, Problem
+from fairnotice.words import TokenRole
 
 REFERENCE = "#/components/schemas/{name}"
 # What may be said to anybody, and to whoever sends a body.
-ALWAYS = (403, 404, 422, 500, 503)
+ALWAYS = (401, 403, 404, 422, 500, 503)
 WITH_BODY = (400, 409, 413, 429)
+SECURITY_SCHEMES = {"token": {"type": "http", "scheme": "bearer"}}
 MEANINGS = {
     200: "What there is.",
     202: "Accepted, and durable.",
     400: "The body is not JSON.",
+    401: "Without a token that counts.",
     403: "Not from here, or not by you.",
     404: "Nobody has this name.",
     405: "The address does not take this method; `Allow` says which it takes.",
@@ -48,7 +51,9 @@ def openapi(routes: Iterable[Route]) -> bytes:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": SECURITY_SCHEMES},
+        # Either: where nobody is asked who he is, no token is needed.
+        "security": [{"token": []}, {}],
     }
     return msgspec.json.encode(document)
 
@@ -74,6 +79,7 @@ def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
         "summary": route.summary,
         "parameters": _parameters(route),
         "responses": _responses(route, schemas),
+        "x-fairnotice-role": route.needs,
     }
     if route.takes is not None:
         operation["requestBody"] = {
@@ -122,7 +128,8 @@ def _parameter(name: str, place: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
-    answers = {str(route.status): _answer(route.status, route.shows, schemas)}
+    kind = route.media_type
+    answers = {str(route.status): _answer(route.status, route.shows, schemas, kind)}
     if route.foresees is not None:
         answers["200"] = _answer(200, route.foresees, schemas)
     statuses = (*ALWAYS, *(WITH_BODY if route.takes is not None else ()))
@@ -130,8 +137,13 @@ def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
     return answers
 
 
-def _answer(status: int, shape: Any, schemas: Schemas) -> dict[str, Any]:  # noqa: ANN401, a type
-    content = {"application/json": {"schema": schemas.get(shape, {})}}
+def _answer(
+    status: int,
+    shape: Any,  # noqa: ANN401, a type
+    schemas: Schemas,
+    kind: str = "application/json",
+) -> dict[str, Any]:
+    content = {kind: {"schema": schemas.get(shape, {})}}
     return {"description": MEANINGS[status], "content": content}
 
 
@@ -146,8 +158,9 @@ def _feed(schemas: Schemas) -> dict[str, Any]:
         "operationId": "get-feed",
         "summary": "Every commit after a revision, as it happens: one change per line.",
         "parameters": _query(After),
+        "x-fairnotice-role": TokenRole.READER,
         "responses": {
             "200": {"description": "A stream that does not end.", "content": content},
-            **{str(status): _problem(status, schemas) for status in (403, 422)},
+            **{str(status): _problem(status, schemas) for status in (401, 403, 422, 503)},
         },
     }

@@ -25,6 +25,7 @@ STATUS_OF_REFUSAL = {
 }
 # Problems that are not the law's.
 OTHER_TYPES = {
+    "forbidden": 403,
     "foreign": 403,
     "internal": 500,
     "invalid": 422,
@@ -33,6 +34,7 @@ OTHER_TYPES = {
     "not-found": 404,
     "not-json": 400,
     "too-large": 413,
+    "unauthenticated": 401,
     "unavailable": 503,
 }
 RETRY_AFTER_SECONDS = 5
@@ -85,10 +87,15 @@ def of_error(error: Exception, shape: type | None = None) -> Problem | None:
     if isinstance(error, UnknownName):
         return problem("not-found", 404, str(error), nearest=error.nearest)
     if isinstance(error, Unavailable):
-        return problem("unavailable", 503, f"It cannot be done now: {error}. Try again later.")
+        return unavailable(error)
     if isinstance(error, UsageError):
         return problem("invalid", 422, str(error))
     return None
+
+
+def unavailable(error: Unavailable) -> Problem:
+    """It cannot be done now."""
+    return problem("unavailable", 503, f"It cannot be done now: {error}. Try again later.")
 
 
 def of_misfit(found: Misfit) -> Problem:

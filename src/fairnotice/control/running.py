@@ -11,14 +11,19 @@ import uvicorn
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Address
+from starlette.types import ASGIApp
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
+from fairnotice.control.admission import Auth
 from fairnotice.control.api import application
+from fairnotice.control.auth import Gate
+from fairnotice.control.certificates import Certificates
 from fairnotice.control.guard import LOCAL_NAMES, Guard
 from fairnotice.control.headers import Headers
 from fairnotice.control.holders import is_loopback, listener_at
 from fairnotice.control.metrics import CONTENT_TYPE, Tally, exposition
+from fairnotice.control.passing_on import Cluster, PassingOn
 from fairnotice.control.service import Service
 from fairnotice.control.serving import Serving
 from fairnotice.control.shapes import Health
@@ -32,6 +37,8 @@ from fairnotice.metadata.worker import Worker
 from fairnotice.stores.store import Store
 
 LOOPBACK = "127.0.0.1"
+# At an end, how long it is waited for what VMs have asked, and for what they were shown.
+LAST_REPORT_SECONDS = 5.0
 # For whoever starts a second service on one machine: neither its ports nor its store are shared.
 BESIDE = (
     "To run another beside it: "
@@ -57,72 +64,144 @@ class Plan(NamedTuple):
     driver: Driver
     clock: Clock
     timing: Timing = DEV
-    metadata: Place = Place(LOOPBACK, 8169)
+    # None: metadata is served elsewhere.
+    metadata: Place | None = Place(LOOPBACK, 8169)
     control: Place = Place(LOOPBACK, 8600)
     prefix_allowed: bool = True
     rate_limit: Rate | None = DEFAULT
+    first_answer_delay_seconds: float = 0.0
     # Where the store is, as it may be shown to anybody.
     store_url: str = ""
+    # Whether everybody has to show a token. Without, whoever reaches the API may do everything.
+    auth: bool = False
     # Addresses of other fronts, once there is a service to show.
     fronts: Callable[["Running"], list[Address]] = lambda _: []
+    # Where it is one of several control planes.
+    cluster: Cluster | None = None
+    entrance: "Entrance | None" = None
+
+
+class Entrance(NamedTuple):
+    """How the control plane is entered. Without authentication there is a guard (guard.py)."""
+
+    certificates: Certificates | None = None
+    # A proxy in front does what is left out: TLS, and where need be, asking who somebody is.
+    behind_proxy: bool = False
+    # By which names the guard lets others ask, besides those of this machine.
+    names: frozenset[str] = frozenset()
+    # How long an end waits for what is under way.
+    patience_seconds: int = 1
+
+    @property
+    def scheme(self) -> str:
+        """How it is spoken to."""
+        return "http" if self.certificates is None else "https"
 
 
 class Running:
     """A service that runs, and where."""
 
     def __init__(
-        self, conductor: Conductor, serving: Serving, worker: Worker, clock: Clock
+        self, conductor: Conductor, serving: Serving | None, worker: Worker | None, clock: Clock
     ) -> None:
         self.conductor = conductor
         self.tally = Tally(conductor, clock)
-        self.service = Service(conductor, faults=worker.faults)
+        self.auth = Auth(conductor.ask_store, clock)
+        faults = None if worker is None else worker.faults
+        self.service = Service(conductor, faults=faults, auth=self.auth)
+        # None where no VM is answered in this process.
         self.serving = serving
         self.worker = worker
         self.metadata = Place("", 0)
         self.control = Place("", 0)
+        # Where somebody is asked who he is, there is none.
+        self.guard: Guard | None = None
         # Whether `/vm/NAME` is believed.
         self.prefix_allowed = False
         # The URL of the store, as it may be shown.
         self.store = ""
+        self.cluster: Cluster | None = None
 
     def health(self) -> Health:
         """Whether commands are taken."""
-        trouble = self.conductor.trouble
+        conductor = self.conductor
+        trouble = conductor.trouble
         return Health(
             ready=trouble is None,
             why="" if trouble is None else str(trouble),
-            metadata=str(self.metadata),
+            metadata="" if self.worker is None else str(self.metadata),
             store=self.store,
+            revision=conductor.feed.revision,
+            leading=conductor.leading,
+            leader=leader.address if (leader := conductor.leader) else "",
+            epoch=leader.epoch if leader else conductor.epoch,
+            lag_seconds=round(conductor.lag_seconds, 3),
         )
 
 
 @contextlib.asynccontextmanager
 async def running(plan: Plan) -> AsyncIterator[Running]:
     """Run the service until the block is left."""
-    _must_be_loopback(plan.control)
+    entrance = plan.entrance or Entrance()
+    _must_not_be_exposed(plan, entrance)
     async with contextlib.AsyncExitStack() as stack:
         conductor = Conductor(plan.store, plan.driver, plan.clock, plan.timing)
-        serving = Serving(conductor, plan.clock)
+        serving = None if plan.metadata is None else Serving(conductor, plan.clock)
         stack.push_async_callback(conductor.close)
         # Taken before anything is begun: a port that is taken is said at once.
         control = stack.enter_context(contextlib.closing(listening(plan.control, "control")))
-        await conductor.start()
-        worker = serving.worker(rate_limit=plan.rate_limit)
-        run = Running(conductor, serving, worker, plan.clock)
-        server = Server(run.worker)
-        stack.callback(server.close)
-        door = Door(prefix_allowed=plan.prefix_allowed)
-        try:
-            listener = server.listen(plan.metadata.host, plan.metadata.port, door)
-        except OSError as error:
-            raise _taken(plan.metadata, "metadata", error) from error
-        run.metadata = plan.metadata._replace(port=listener.port)
-        run.prefix_allowed = plan.prefix_allowed
-        run.store = plan.store_url
+        if plan.cluster is None:
+            await conductor.start()
+        else:
+            await conductor.join(plan.cluster.lease)
+        run = _made(plan, conductor, serving)
+        run.cluster = plan.cluster
         run.control = plan.control._replace(port=control.getsockname()[1])
-        await stack.enter_async_context(_task(serving.reporting()))
-        await stack.enter_async_context(control_plane(run, control, plan.fronts(run)))
+        if plan.metadata is not None:
+            run.metadata = await stack.enter_async_context(_answering(plan, plan.metadata, run))
+        if entrance.certificates is not None:
+            await stack.enter_async_context(beside(entrance.certificates.watching()))
+        if plan.auth:
+            await stack.enter_async_context(run.auth.on_duty())
+        fronts = plan.fronts(run)
+        await stack.enter_async_context(control_plane(run, control, fronts, entrance))
         yield run
+
+
+def _made(plan: Plan, conductor: Conductor, serving: Serving | None) -> Running:
+    worker = None
+    if serving is not None:
+        worker = serving.worker(
+            rate_limit=plan.rate_limit,
+            first_answer_delay_seconds=plan.first_answer_delay_seconds,
+        )
+    run = Running(conductor, serving, worker, plan.clock)
+    run.prefix_allowed = plan.prefix_allowed
+    run.store = plan.store_url
+    return run
+
+
+@contextlib.asynccontextmanager
+async def _answering(plan: Plan, place: Place, run: Running) -> AsyncIterator[Place]:
+    """The metadata endpoint, where it is; ended when what VMs were answered is recorded."""
+    assert run.worker is not None
+    assert run.serving is not None
+    server = Server(run.worker)
+    try:
+        door = Door(prefix_allowed=plan.prefix_allowed)
+        listener = server.listen(place.host, place.port, door)
+    except OSError as error:
+        raise _taken(place, "metadata", error) from error
+    try:
+        async with beside(run.serving.reporting()):
+            yield place._replace(port=listener.port)
+        server.close_doors()
+        await run.worker.settled(LAST_REPORT_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_REPORT_SECONDS):
+                await run.serving.report_quietly()
+    finally:
+        server.close()
 
 
 def listening(place: Place, what: str) -> socket.socket:
@@ -141,11 +220,12 @@ def listening(place: Place, what: str) -> socket.socket:
     return sock
 
 
-def _must_be_loopback(place: Place) -> None:
-    """Whoever reaches the control plane may do everything: so far, only this machine may."""
-    if not is_loopback(place.host):
+def _must_not_be_exposed(plan: Plan, entrance: Entrance) -> None:
+    """Whoever reaches a control plane that asks nobody who he is may do everything."""
+    is_for_others = entrance.behind_proxy or (plan.auth and entrance.certificates is not None)
+    if not (is_loopback(plan.control.host) or is_for_others):
         raise UsageError(
-            f"{place} can be reached from outside, and nobody is asked who he is there. "
+            f"{plan.control} can be reached from outside, and nobody is asked who he is there. "
             "Choose an address of this machine's own: --control 127.0.0.1:PORT."
         )
 
@@ -161,42 +241,45 @@ def _taken(place: Place, what: str, error: OSError) -> UsageError:
 
 
 @contextlib.asynccontextmanager
-async def _task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    task = asyncio.ensure_future(work)
+async def beside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Have these done meanwhile, and end them with the block."""
+    tasks = [asyncio.ensure_future(work) for work in works]
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _metrics(run: Running) -> Callable[[Request], Response]:
+def _metrics(run: Running, entrance: Entrance) -> Callable[[Request], Response]:
+    certificates = entrance.certificates
+
     def metrics(_: Request) -> Response:
-        return Response(exposition(run.tally, run.worker), media_type=CONTENT_TYPE)
+        more = () if certificates is None else certificates.metrics()
+        return Response(exposition(run.tally, run.worker, more), media_type=CONTENT_TYPE)
 
     return metrics
 
 
 @contextlib.asynccontextmanager
 async def control_plane(
-    run: Running, sock: socket.socket, fronts: Sequence[Address] = ()
+    run: Running,
+    sock: socket.socket,
+    fronts: Sequence[Address] = (),
+    entrance: Entrance = Entrance(),  # noqa: B008 - it does not change
 ) -> AsyncIterator[None]:
-    """The control plane's HTTP server, ended with its connections."""
+    """The control plane's HTTP server; its end answers what is under way, and ends streams."""
     ending = asyncio.Event()
-    fronts = [Address("/metrics", _metrics(run)), *fronts]
-    app = application(run.service, run.health, fronts, ending)
-    config = uvicorn.Config(
-        Headers(Guard(app, LOCAL_NAMES | {sock.getsockname()[0]})),
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        proxy_headers=False,
-        ws="none",
-        timeout_graceful_shutdown=1,
-    )
-    server = uvicorn.Server(config)
-    config.load()
-    server.lifespan = config.lifespan_class(config)
+    fronts = [Address("/metrics", _metrics(run, entrance)), *fronts]
+    app: ASGIApp = application(run.service, run.health, fronts, ending)
+    passing_on = None
+    if run.cluster is not None:
+        # Behind the entrance: whoever may not ask here is not passed on either.
+        app = passing_on = PassingOn(app, run.conductor, run.cluster)
+    server = uvicorn.Server(_served(Headers(_entered(run, app, sock, entrance)), entrance))
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
     await server.startup(sockets=[sock])
     loop = asyncio.ensure_future(server.main_loop())
     try:
@@ -206,3 +289,30 @@ async def control_plane(
         server.should_exit = True
         await loop
         await server.shutdown(sockets=[sock])
+        if passing_on is not None:
+            await passing_on.close()
+
+
+def _entered(run: Running, app: ASGIApp, sock: socket.socket, entrance: Entrance) -> ASGIApp:
+    """The application behind whatever decides who may ask."""
+    if run.auth.required:
+        # A page of another site has no token to show, and a token is good by whatever name.
+        return Gate(app, run.auth)
+    run.guard = Guard(app, LOCAL_NAMES | {sock.getsockname()[0]}, entrance.names)
+    return run.guard
+
+
+def _served(app: ASGIApp, entrance: Entrance) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=entrance.patience_seconds,
+    )
+    certificates = entrance.certificates
+    if certificates is not None:
+        config.ssl_context_factory = lambda *_: certificates.context
+    return config

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.control import shapes, stories, views
+from fairnotice.control.admission import Auth
 from fairnotice.control.misfits import nearest
 from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
@@ -23,6 +24,8 @@ from fairnotice.wire.document import render
 from fairnotice.words import EventStatus, OperationKind
 
 Row = TypeVar("Row")
+# Which rows of a table are shown to who asks, by name.
+Only = Callable[[str], bool]
 
 # How many names are compared with one that nobody has: difflib is slow.
 COMPARED_MAX = 2_000
@@ -81,12 +84,17 @@ def spelled(rows: Container[str], name: str) -> str:
     return name.lower() if name not in rows and name.lower() in rows else name
 
 
-def beyond(rows: Mapping[str, Row], name: str) -> Iterable[Row]:
+def everything(_: str) -> bool:
+    """Of whoever may see all there is."""
+    return True
+
+
+def beyond(rows: Mapping[str, Row], name: str, only: Only = everything) -> Iterable[Row]:
     """The rows that follow the one of this name; all of them where no name is given."""
-    if not name:
-        return rows.values()
-    following = islice(dropwhile(lambda one: one != name, rows), 1, None)
-    return (rows[one] for one in following)
+    following: Iterable[str] = rows
+    if name:
+        following = islice(dropwhile(lambda one: one != name, rows), 1, None)
+    return (rows[one] for one in following if only(one))
 
 
 def _new_guid() -> str:
@@ -101,8 +109,10 @@ class Service:
         conductor: Conductor,
         new_id: Callable[[], str] | None = None,
         faults: Faults | None = None,
+        auth: Auth | None = None,
     ) -> None:
         self.conductor = conductor
+        self._auth = auth
         # Those of the endpoint in this process, where there is one.
         self._faults = faults
         self._new_id = new_id or _new_guid
@@ -114,41 +124,45 @@ class Service:
 
     # ---- Looking ----
 
-    def vms(self, after: str = "") -> Iterable[shapes.Vm]:
+    def vms(self, after: str = "", only: Only = everything) -> Iterable[shapes.Vm]:
         """Every VM, in the order of their declaration."""
-        return (views.vm(self.fleet, row) for row in beyond(self.fleet.vms, after))
+        return (views.vm(self.fleet, row) for row in beyond(self.fleet.vms, after, only))
 
     def vm(self, name: str) -> shapes.Vm:
         """One VM."""
         return views.vm(self.fleet, named("VM", self.fleet.vms, name))
 
-    def nodes(self, after: str = "") -> Iterable[shapes.Node]:
+    def nodes(self, after: str = "", only: Only = everything) -> Iterable[shapes.Node]:
         """Every node."""
-        return (views.node(self.fleet, row) for row in beyond(self.fleet.nodes, after))
+        return (views.node(self.fleet, row) for row in beyond(self.fleet.nodes, after, only))
 
     def node(self, name: str) -> shapes.Node:
         """One node."""
         return views.node(self.fleet, named("node", self.fleet.nodes, name))
 
-    def scopes(self, after: str = "") -> Iterable[shapes.Scope]:
+    def scopes(self, after: str = "", only: Only = everything) -> Iterable[shapes.Scope]:
         """Every scope."""
-        return (views.scope(self.fleet, row) for row in beyond(self.fleet.scopes, after))
+        return (views.scope(self.fleet, row) for row in beyond(self.fleet.scopes, after, only))
 
     def scope(self, name: str) -> shapes.Scope:
         """One scope."""
         return views.scope(self.fleet, named("scope", self.fleet.scopes, name))
 
-    def scale_sets(self, after: str = "") -> Iterable[shapes.ScaleSet]:
+    def scale_sets(self, after: str = "", only: Only = everything) -> Iterable[shapes.ScaleSet]:
         """Every scale set."""
-        return (views.scale_set(self.fleet, row) for row in beyond(self.fleet.scale_sets, after))
+        return (
+            views.scale_set(self.fleet, row) for row in beyond(self.fleet.scale_sets, after, only)
+        )
 
     def scale_set(self, name: str) -> shapes.ScaleSet:
         """One scale set."""
         return views.scale_set(self.fleet, named("scale set", self.fleet.scale_sets, name))
 
-    def events(self, after: str = "", status: EventStatus | None = None) -> Iterable[shapes.Event]:
+    def events(
+        self, after: str = "", status: EventStatus | None = None, only: Only = everything
+    ) -> Iterable[shapes.Event]:
         """Every event that is announced, under way, or over for less than a day."""
-        rows = beyond(self.fleet.events, after)
+        rows = beyond(self.fleet.events, after, only)
         return (views.event(row) for row in rows if status in (None, row.status))
 
     async def event(self, name: str) -> shapes.Event:
@@ -158,19 +172,21 @@ class Service:
             return (await self.history(name)).event
         return views.event(row)
 
-    def operations(self, after: str = "") -> Iterable[shapes.Operation]:
+    def operations(self, after: str = "", only: Only = everything) -> Iterable[shapes.Operation]:
         """Every operation that is pending, under way, or over for less than a day."""
-        return (views.operation(self.fleet, row) for row in beyond(self.fleet.operations, after))
+        return (
+            views.operation(self.fleet, row) for row in beyond(self.fleet.operations, after, only)
+        )
 
     def operation(self, name: str) -> shapes.Operation:
         """One operation."""
         rows = self.fleet.operations
         return views.operation(self.fleet, named("operation", rows, spelled(rows, name)))
 
-    def rollouts(self, after: str = "") -> Iterable[shapes.Rollout]:
+    def rollouts(self, after: str = "", only: Only = everything) -> Iterable[shapes.Rollout]:
         """Every rollout, without its nodes."""
         canceled = views.canceled_nodes(self.fleet)
-        rows = beyond(self.fleet.rollouts, after)
+        rows = beyond(self.fleet.rollouts, after, only)
         return (views.rollout(self.fleet, row, canceled[row.id]) for row in rows)
 
     def rollout(self, name: str) -> shapes.Rollout:
@@ -331,6 +347,15 @@ class Service:
         """Why this specification would not be applied now; None where it would be."""
         decision = self.conductor.foresee(commands.ApplyFleet(spec=spec))
         return decision if isinstance(decision, Refusal) else None
+
+    # ---- Who may ask ----
+
+    @property
+    def auth(self) -> Auth:
+        """Tokens and the audit; Unavailable where nobody keeps any."""
+        if self._auth is None:
+            raise Unavailable("there are no tokens in this process")
+        return self._auth
 
     # ---- Faults of the endpoint, of which the law knows nothing ----
 

@@ -77,7 +77,7 @@ class Serving:
         """Approve these events for a VM, durably; those its scope never saw, and then none."""
         command = Approve(events=events, by=Requester(vm, Role.VM))
         # Whoever approves has looked: that is told first, and goes into the same commit.
-        _, decision = await asyncio.gather(self._report_quietly(), self._submit(command))
+        _, decision = await asyncio.gather(self.report_quietly(), self._submit(command))
         if isinstance(decision, Refusal):
             return unknown_events(self._conductor.fleet, command, self._conductor.now())
         return ()
@@ -114,9 +114,9 @@ class Serving:
         leads = True
         while leads:
             await self._clock.sleep(REPORT_EVERY_SECONDS)
-            leads = await self._report_quietly()
+            leads = await self.report_quietly()
 
-    async def _report_quietly(self) -> bool:
+    async def report_quietly(self) -> bool:
         """Report, and say so where it cannot be; False where this process leads no more."""
         try:
             await self.report()

@@ -345,6 +345,14 @@ class Health(Shape):
     # Where it serves metadata, HOST:PORT, and the URL of its store; empty where it does not say.
     metadata: str = ""
     store: str = ""
+    # The last revision that it shows, and whether it takes commands itself.
+    revision: int = 0
+    leading: bool = False
+    # Of several control planes: where the one that leads is reached (empty where none is known),
+    # its epoch, and for how long this one has not known where the journal ends.
+    leader: str = ""
+    epoch: int = 0
+    lag_seconds: float = 0.0
 
 
 class Line(Shape):

@@ -57,6 +57,7 @@ class Timing:
     remembered_seconds: int = DAY
     history_days: int = 90
     journal_days: int = 7
+    audit_days: int = 365
 
     def __repr__(self) -> str:
         # Signatures and failing tests show it: the profile, and where it is not as it was made.

@@ -22,7 +22,8 @@ def rate_of(per_second: float, burst: int) -> Rate:
 
 
 # WIRE.md: Azure's limit. The count is per process.
-DEFAULT = rate_of(per_second=5, burst=10)
+BURST = 10
+DEFAULT = rate_of(per_second=5, burst=BURST)
 
 
 def retry_after_seconds(caller: Caller, now: float, rate: Rate) -> int:

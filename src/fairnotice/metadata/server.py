@@ -169,11 +169,15 @@ class Server:
         loop = asyncio.get_running_loop()
         self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep)
 
-    def close(self) -> None:
-        """Listen no more, and end every connection."""
+    def close_doors(self) -> None:
+        """Listen no more."""
         for listener in self.listeners:
             listener.close()
         self.listeners.clear()
+
+    def close(self) -> None:
+        """Listen no more, and end every connection."""
+        self.close_doors()
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None

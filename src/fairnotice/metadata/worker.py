@@ -1,6 +1,7 @@
 """What all connections of one endpoint process share: the board, the rate, the date, the counts."""
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -186,6 +187,16 @@ class Worker:
         self._commits.add(under_way)
         under_way.add_done_callback(done)
         return waited_for
+
+    async def settled(self, seconds: float) -> None:
+        """Return when no commit is under way and whoever waited is answered; at most so late."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._commits:
+                    await asyncio.wait(set(self._commits))
+                    # An answer is written a turn of the loop after its commit, or begins another.
+                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)
 
     def renew_date(self, now: float) -> None:
         """Render the Date anew; it is good until the second is over."""

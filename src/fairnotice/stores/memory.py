@@ -1,15 +1,20 @@
 """A store that remembers as long as the process lives: for tests, simulations and trying out."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 from threading import Condition
 from typing import Any
 
 from fairnotice.engine.changes import Change, EventAnnounced, Removal, Row
-from fairnotice.stores import rows
-from fairnotice.stores.sql import event_of, refused
+from fairnotice.stores import access, rows, sql
+from fairnotice.stores.access import Audited, AuditLine, KnownTokens, Token
+from fairnotice.stores.copies import AnyRow, AuditRow, Copy, FleetRow, JournalRow, Pieces, TokenRow
 from fairnotice.stores.store import Line, Loaded
+
+# It has no tables; its rows are those of the newest schema.
+SCHEMA = sql.read_migrations("fairnotice.stores.sqlite")[-1].number
 
 
 class MemoryStore:
@@ -24,6 +29,8 @@ class MemoryStore:
         self._feed_from = 0
         self._rows: dict[tuple[str, str], Row] = {}
         self._journal: list[Line] = []
+        self._tokens = KnownTokens(0, [])
+        self._audit: list[AuditLine] = []
 
     def lead(self) -> int:
         """Take the lead: a new epoch."""
@@ -40,7 +47,9 @@ class MemoryStore:
         """Write the rows and the journal."""
         with self._moved:
             if (epoch, after) != (self._epoch, self._revision):
-                raise refused(epoch, after, found_epoch=self._epoch, found_revision=self._revision)
+                raise sql.refused(
+                    epoch, after, found_epoch=self._epoch, found_revision=self._revision
+                )
             # Found for all of them first: where one is no row, none is written.
             keys = [(rows.kind_of(change.row), rows.id_of(change.row)) for change in changes]
             for key, change in zip(keys, changes, strict=True):
@@ -67,7 +76,7 @@ class MemoryStore:
     def history(self, about: str) -> list[Line]:
         """The story of one thing, oldest first."""
         with self._moved:
-            event = event_of(about)
+            event = sql.event_of(about)
             if event is not None:
                 about = self._story_of_event(event)
             return [
@@ -97,14 +106,143 @@ class MemoryStore:
             self._journal = kept
             return len(forgotten)
 
+    def copy(self) -> Copy:
+        """Everything as it is now."""
+        with self._moved:
+            tokens, audit = self._tokens, list(self._audit)
+            found = _copied(dict(self._rows), list(self._journal), tokens, audit)
+            return Copy(SCHEMA, self._epoch, self._revision, self._recorded_at, Pieces(found))
+
+    def fill(self, copy: Copy) -> None:
+        """Take over a copy."""
+        pieces = list(copy.pieces)
+        with self._moved:
+            if self._revision or self._tokens.tokens or self._audit:
+                raise sql.not_empty("in memory")
+            for piece in pieces:
+                self._take(piece)
+            self._epoch = max(self._epoch, copy.epoch)
+            self._revision = self._feed_from = copy.revision
+            self._recorded_at = copy.recorded_at
+            self._moved.notify_all()
+
+    def _take(self, piece: AnyRow) -> None:
+        if isinstance(piece, FleetRow):
+            self._rows[piece.kind, piece.id] = rows.decode(piece.kind, piece.body)
+        elif isinstance(piece, JournalRow):
+            at = datetime.fromisoformat(piece.at)
+            change = rows.change_from(piece.what, at, piece.body)
+            self._journal.append(Line(piece.revision, change))
+        elif isinstance(piece, TokenRow):
+            (token,) = access.tokens_from([(piece.changed, piece.body)]).tokens
+            self._keep_token(token)
+        else:
+            (line,) = access.audit_from([(len(self._audit) + 1, piece.body)])
+            self._audit.append(line)
+
     def wait_beyond(self, revision: int, seconds: float) -> int:
         """Wait until the journal is beyond this revision, or so long; where it is now."""
         with self._moved:
             self._moved.wait_for(lambda: self._revision > revision, seconds)
             return self._revision
 
+    # ---- Tokens and the audit ----
+
+    def add_token(self, token: Token) -> bool:
+        """Keep a new token, unless one has or had its name."""
+        with self._moved:
+            new = access.is_new(self._tokens, token)
+            if new:
+                self._keep_token(token)
+            return new
+
+    def revoke_token(self, id_: str, at: datetime) -> Token | None:
+        """Note that a token counts no longer."""
+        with self._moved:
+            token = access.revoked(self._tokens, id_, at)
+            if token is not None and token not in self._tokens.tokens:
+                self._keep_token(token)
+            return token
+
+    def _keep_token(self, token: Token) -> None:
+        changed, before = self._tokens
+        others = [one for one in before if one.id != token.id]
+        tokens = sorted([*others, token], key=lambda one: one.created_at)
+        self._tokens = KnownTokens(changed + 1, tokens)
+
+    def tokens(self) -> KnownTokens:
+        """Every token there ever was."""
+        return self._tokens
+
+    def tokens_changed(self) -> int:
+        """The number that grows with each change of a token."""
+        return self._tokens.changed
+
+    def add_audit(self, audited: Sequence[Audited]) -> None:
+        """Write these lines."""
+        with self._moved:
+            number = self._audit[-1].number if self._audit else 0
+            self._audit += [AuditLine(*one) for one in enumerate(audited, number + 1)]
+
+    def audit(
+        self,
+        limit: int,
+        *,
+        before: int | None = None,
+        who: str | None = None,
+        since: datetime | None = None,
+    ) -> list[AuditLine]:
+        """Up to so many lines, the newest first."""
+        found = (
+            line
+            for line in reversed(self._audit)
+            if (before is None or line.number < before)
+            and (since is None or line.audited.at >= since)
+            and (who is None or who in (line.audited.name, line.audited.token))
+        )
+        return list(islice(found, limit))
+
+    def forget_audit(self, before: datetime) -> int:
+        """Delete the lines that are older."""
+        with self._moved:
+            known = len(self._audit)
+            self._audit = [line for line in self._audit if line.audited.at >= before]
+            return known - len(self._audit)
+
+    def hang_up(self) -> None:
+        """Nothing here waits for an answer from elsewhere."""
+
     def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _copied(
+    state: dict[tuple[str, str], Row],
+    journal: list[Line],
+    tokens: KnownTokens,
+    audit: list[AuditLine],
+) -> Iterator[AnyRow]:
+    for (kind, id_), row in state.items():
+        yield FleetRow(kind, id_, rows.encode(row))
+    yield from map(_journal_row, journal)
+    for token in tokens.tokens:
+        yield TokenRow(token.id, tokens.changed, access.token_text(token))
+    for line in audit:
+        yield AuditRow(sql.instant(line.audited.at), access.audited_text(line.audited))
+
+
+def _journal_row(line: Line) -> JournalRow:
+    row = line.change.row
+    return JournalRow(
+        line.revision,
+        sql.instant(line.change.at),
+        type(line.change).__name__,
+        rows.kind_of(row),
+        rows.id_of(row),
+        rows.about(row),
+        _lasting(line),
+        rows.encode(row),
+    )
 
 
 def _lasting(line: Line) -> bool:

@@ -1,8 +1,11 @@
 """From what an operator writes to a store: `memory:`, `sqlite:PATH`, `postgresql://…`."""
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from fairnotice.errors import UsageError
+from fairnotice.stores.lease import Lease
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.sqlite.store import SqliteStore
 from fairnotice.stores.store import Store
@@ -16,10 +19,11 @@ def open_store(url: str) -> Store:
     """
     if url == "memory:":
         return MemoryStore()
-    if url.startswith("sqlite:") and (path := url.removeprefix("sqlite:").removeprefix("//")):
-        return SqliteStore(Path(path))
-    if url.startswith(("postgresql://", "postgres://")):
-        return _open_postgres(url)
+    if path := sqlite_file(url):
+        return SqliteStore(path)
+    if _is_postgres(url):
+        store: Store = _imported("store").PostgresStore(url)
+        return store
     # Only what stands in front is repeated: a URL may hold a password.
     raise UsageError(
         f"A store is memory:, sqlite:PATH or postgresql://USER@ADDRESS/DATABASE; "
@@ -27,14 +31,35 @@ def open_store(url: str) -> Store:
     )
 
 
-def _open_postgres(url: str) -> Store:
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite store; None for every other URL."""
+    scheme, _, path = url.partition(":")
+    path = path.removeprefix("//")
+    return Path(path) if scheme == "sqlite" and path else None
+
+
+def open_lease(url: str, address: str, seconds: float) -> Lease:
+    """The lead among the control planes that share this store, for the one at this address.
+
+    errors.UsageError for a store that only one process may have.
+    """
+    if not _is_postgres(url):
+        raise UsageError("Several control planes share a PostgreSQL database: no other store.")
+    lease: Lease = _imported("lease").PostgresLease(url, address, seconds)
+    return lease
+
+
+def _is_postgres(url: str) -> bool:
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+def _imported(name: str) -> Any:  # noqa: ANN401 - a module of the PostgreSQL store
     try:
         # Imported only when asked for: psycopg is an extra of its own.
-        from fairnotice.stores.postgres.store import PostgresStore  # noqa: PLC0415
+        return import_module(f"fairnotice.stores.postgres.{name}")
     except ModuleNotFoundError as error:
         if error.name != "psycopg":
             raise
         raise UsageError(
             "PostgreSQL needs psycopg, which is not installed: pip install 'fairnotice[postgres]'"
         ) from error
-    return PostgresStore(url)

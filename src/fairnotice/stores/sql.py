@@ -3,11 +3,15 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import resources
+from itertools import count, groupby, islice
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fairnotice.engine.changes import Change, Removal
-from fairnotice.errors import FairnoticeError, JournalMoved, LeadLost, NewerDatabase
+from fairnotice.errors import FairnoticeError, JournalMoved, LeadLost, NewerDatabase, UsageError
 from fairnotice.stores import rows
+from fairnotice.stores.copies import AnyRow, FleetRow
 
 # A commit is written in pieces of so many changes, in one transaction: a fleet of a million VMs
 # is declared in one commit, and its text should not stand in memory a second time.
@@ -126,6 +130,16 @@ def _piece(after: int, changes: Sequence[Change[Any]]) -> Piece:
     return Piece(list(gone), list(kept.values()), lines)
 
 
+def batches(copied: Iterator[AnyRow]) -> Iterator[tuple[type, list[tuple[Any, ...]]]]:
+    """A copy as its tables are to be filled: some thousand rows of one table at a time."""
+    positions = count(1)
+    for table, found in groupby(copied, type):
+        while values := [msgspec.structs.astuple(row) for row in islice(found, PIECE_CHANGES)]:
+            if table is FleetRow:
+                values = [(next(positions), *row) for row in values]
+            yield table, values
+
+
 def instant(at: datetime) -> str:
     """An instant as text of one length, so that text is ordered as time is."""
     return at.astimezone(UTC).isoformat(timespec="microseconds")
@@ -147,6 +161,11 @@ def newer(name: str, found: int, known: int) -> NewerDatabase:
         f"written by a later fairnotice: install that one, or restore the backup that it made "
         f"before it migrated the database."
     )
+
+
+def not_empty(name: str) -> UsageError:
+    """The error for a database that should be filled and is not empty."""
+    return UsageError(f"The database {name} is not empty, so nothing was restored: name a new one.")
 
 
 def waits(seconds: float, interval_seconds: float) -> Iterator[float]:

@@ -4,6 +4,8 @@ A store holds two things and writes both in one transaction: the rows, which are
 only thing a start reads; and the journal, one line per change, numbered by a revision that only
 grows, which boards, histories and other processes follow.
 
+Beside them, tokens and the audit: stores/access.py.
+
 Its calls block; the conductor makes them in a thread of their own, one at a time. What cannot be
 done now raises errors.Unavailable, and the same call may succeed later.
 """
@@ -13,6 +15,8 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from fairnotice.engine.changes import Change, Row
+from fairnotice.stores.access import Access
+from fairnotice.stores.copies import Copied
 
 
 class Loaded(NamedTuple):
@@ -30,8 +34,8 @@ class Line(NamedTuple):
     change: Change[Any]
 
 
-class Store(Protocol):
-    """What remembers a fleet."""
+class Store(Access, Copied, Protocol):
+    """What remembers a fleet, who may ask for what, and who has."""
 
     def lead(self) -> int:
         """Take the lead: a new epoch, higher than all before, durable when this returns."""
@@ -72,6 +76,13 @@ class Store(Protocol):
         """Wait until the journal is beyond this revision, or so long; where it is now.
 
         May be called in another thread than the rest.
+        """
+        ...
+
+    def hang_up(self) -> None:
+        """Have the calls that wait for an answer from elsewhere fail now.
+
+        Called by another thread than theirs. What they asked for may have been done.
         """
         ...
 

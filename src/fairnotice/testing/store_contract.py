@@ -32,12 +32,15 @@ from fairnotice.engine.changes import (
     VmDeclared,
     VmRemoved,
 )
-from fairnotice.errors import JournalMoved, LeadLost
+from fairnotice.errors import JournalMoved, LeadLost, UsageError
 from fairnotice.model import Node
-from fairnotice.stores.rows import CHANGES, id_of, kind_of, row_type_of
+from fairnotice.stores.copies import FleetRow, JournalRow
+from fairnotice.stores.rows import CHANGES, change_from, decode, id_of, kind_of, row_type_of
 from fairnotice.stores.store import Line, Store
 from fairnotice.testing import sample_rows as sample
+from fairnotice.testing import store_contract_access
 from fairnotice.testing.sample_rows import START
+from fairnotice.testing.store_contract_access import promise
 
 # How long a wake-up may take before it counts as not having come, and the wait that it ends.
 WAKE_SECONDS = 10.0
@@ -48,7 +51,7 @@ MANY = 11_000
 
 def check_store(make_store: Callable[[], Store]) -> None:
     """Try every promise of a store; AssertionError with a sentence where one is broken."""
-    for promise in (
+    for check in (
         _epochs_grow_across_restarts,
         _every_change_comes_back,
         _rows_keep_the_order_of_first_writing,
@@ -60,19 +63,18 @@ def check_store(make_store: Callable[[], Store]) -> None:
         _a_load_is_one_instant,
         _followers_read_on,
         _histories_are_told,
+        _a_copy_is_one_instant,
+        _only_an_empty_store_is_filled,
         _waiting_ends,
+        _hanging_up_is_outlived,
         _old_lines_are_forgotten,
+        *store_contract_access.PROMISES,
     ):
-        promise(make_store)
+        check(make_store)
 
 
 # More pieces than these few lines could ever be deleted in.
 PIECES_MAX = 1_000
-
-
-def _promise(kept: object, sentence: str) -> None:
-    if not kept:
-        raise AssertionError(f"A store's promise is broken: {sentence}")
 
 
 class _Leader:
@@ -107,17 +109,17 @@ def _compare(store: Store, expected: _Leader, when: str) -> None:
     loaded = store.load()
     found = list(loaded.rows)
     wanted = list(expected.rows.values())
-    _promise(
+    promise(
         set(found) == set(wanted) and len(found) == len(wanted),
         f"{when}, load shows rows that were not committed, or not those that were: "
         f"{_first_of(set(found) ^ set(wanted))}.",
     )
-    _promise(found == wanted, f"{when}, rows are not in the order of their first writing.")
-    _promise(
+    promise(found == wanted, f"{when}, rows are not in the order of their first writing.")
+    promise(
         loaded.revision == expected.revision,
         f"{when}, load is at revision {loaded.revision} and not at {expected.revision}.",
     )
-    _promise(
+    promise(
         loaded.recorded_at == expected.recorded_at,
         f"{when}, load was recorded at {loaded.recorded_at} and not at {expected.recorded_at}.",
     )
@@ -146,7 +148,7 @@ def _leading(make_store: Callable[[], Store]) -> Iterator[_Leader]:
 
 def _lines(store: Store, after: int, limit: int = 1_000_000) -> list[Line]:
     lines = store.changes_after(after, limit)
-    _promise(lines is not None, f"changes_after({after}) is None, and nothing is forgotten.")
+    promise(lines is not None, f"changes_after({after}) is None, and nothing is forgotten.")
     return lines or []
 
 
@@ -155,14 +157,14 @@ def _lines(store: Store, after: int, limit: int = 1_000_000) -> list[Line]:
 
 def _epochs_grow_across_restarts(make_store: Callable[[], Store]) -> None:
     with _leading(make_store) as first:
-        _promise(first.revision == 0, "an empty database is at revision 0.")
-        _promise(first.recorded_at is None, "in an empty database nothing was recorded.")
+        promise(first.revision == 0, "an empty database is at revision 0.")
+        promise(first.recorded_at is None, "in an empty database nothing was recorded.")
         earlier = first.epoch
         first.epoch = first.store.lead()
-        _promise(first.epoch > earlier, "lead begins an epoch higher than all before.")
+        promise(first.epoch > earlier, "lead begins an epoch higher than all before.")
         first.commit(NodeDeclared(START, Node("epochs")))
     with _leading(make_store) as second:
-        _promise(second.epoch > first.epoch, "an epoch is remembered across restarts.")
+        promise(second.epoch > first.epoch, "an epoch is remembered across restarts.")
 
 
 def _every_change_comes_back(make_store: Callable[[], Store]) -> None:
@@ -180,9 +182,9 @@ def _every_change_comes_back(make_store: Callable[[], Store]) -> None:
     store = make_store()
     for line, change in zip(_lines(store, before), changes, strict=False):
         what = type(change).__name__
-        _promise(type(line.change) is type(change), f"{what} comes back as another change.")
-        _promise(line.change == change, f"{what} comes back different: {line.change}.")
-        _promise(line.change.at.utcoffset() == timedelta(0), f"{what} comes back not in UTC.")
+        promise(type(line.change) is type(change), f"{what} comes back as another change.")
+        promise(line.change == change, f"{what} comes back different: {line.change}.")
+        promise(line.change.at.utcoffset() == timedelta(0), f"{what} comes back not in UTC.")
     store.close()
 
 
@@ -231,7 +233,7 @@ def _unusual_text_comes_back(make_store: Callable[[], Store]) -> None:
             *(VmDeclared(START, sample.VM._replace(name=name, tags=tags)) for name in names)
         )
         for name in names:
-            _promise(leader.store.history(f"vm:{name}"), f"the history of a VM called {name!r}.")
+            promise(leader.store.history(f"vm:{name}"), f"the history of a VM called {name!r}.")
 
 
 def _large_commits_are_like_small_ones(make_store: Callable[[], Store]) -> None:
@@ -240,7 +242,7 @@ def _large_commits_are_like_small_ones(make_store: Callable[[], Store]) -> None:
     with _leading(make_store) as leader:
         before = leader.revision
         leader.commit(*declared, NodeRemoved(START, nodes[0]), declared[0])
-        _promise(
+        promise(
             [line.revision for line in _lines(leader.store, before)]
             == list(range(before + 1, before + MANY + 3)),
             "a large commit has one line per change, numbered without gaps.",
@@ -261,8 +263,8 @@ def _a_refused_commit_leaves_nothing(make_store: Callable[[], Store]) -> None:
             _must_raise(LeadLost, store, epoch, leader.revision, refused)
             leader.compare("After a commit of an earlier epoch")
         _must_raise(LeadLost, store, earlier, leader.revision - 1, refused)
-        _promise(not store.history("node:refused"), "a refused commit is in no history.")
-        _promise(not _lines(store, leader.revision), "a refused commit is not in the journal.")
+        promise(not store.history("node:refused"), "a refused commit is in no history.")
+        promise(not _lines(store, leader.revision), "a refused commit is not in the journal.")
         leader.commit(NodeDeclared(START, Node("not-refused")))
 
 
@@ -288,7 +290,7 @@ def _a_broken_commit_leaves_nothing(make_store: Callable[[], Store]) -> None:
         except Exception:  # noqa: BLE001 - which one is the store's affair
             leader.compare("After a commit that failed in its middle")
         else:
-            _promise(kept=False, sentence="a commit of what is no row fails.")
+            promise(kept=False, sentence="a commit of what is no row fails.")
         leader.commit(NodeDeclared(START, Node("whole")))
 
 
@@ -308,7 +310,7 @@ def _a_load_is_one_instant(make_store: Callable[[], Store]) -> None:
             NodeRemoved(START, Node("order-new")), NodeDeclared(START, Node("while-loading"))
         )
         found.extend(rows)
-        _promise(found == before, "the rows of a load are of one instant, that of its revision.")
+        promise(found == before, "the rows of a load are of one instant, that of its revision.")
         # Left before its end: that is nobody's trouble.
         next(iter(leader.store.load().rows))
 
@@ -318,11 +320,11 @@ def _followers_read_on(make_store: Callable[[], Store]) -> None:
         store, before = leader.store, leader.revision
         leader.commit(*(ScopeHeard(START, sample.SCOPE) for _ in range(5)))
         found = [line.revision for line in _lines(store, before, 2)]
-        _promise(found == [before + 1, before + 2], f"changes_after keeps its limit: {found}.")
+        promise(found == [before + 1, before + 2], f"changes_after keeps its limit: {found}.")
         found = [line.revision for line in _lines(store, before + 2, 10)]
-        _promise(found == [before + 3, before + 4, before + 5], f"changes_after goes on: {found}.")
-        _promise(_lines(store, leader.revision) == [], "nothing follows the journal's end.")
-        _promise(
+        promise(found == [before + 3, before + 4, before + 5], f"changes_after goes on: {found}.")
+        promise(_lines(store, leader.revision) == [], "nothing follows the journal's end.")
+        promise(
             store.changes_after(leader.revision + 1, 10) is None,
             "changes_after is None for a follower from the future: it needs a snapshot.",
         )
@@ -342,36 +344,67 @@ def _histories_are_told(make_store: Callable[[], Store]) -> None:
         leader.commit(story[0], other, *story[1:3], ScopeHeard(START, sample.SCOPE))
         leader.commit(*story[3:])
         told = leader.store.history("operation:told")
-        _promise(
+        promise(
             [line.change for line in told] == story,
             "the history of an operation is its changes and those of its events and impacts.",
         )
-        _promise(
+        promise(
             [line.revision for line in told] == sorted(line.revision for line in told),
             "a history is told oldest first.",
         )
-        _promise(
+        promise(
             leader.store.history("event:told-event") == told,
             "the history of an event is that of its operation.",
         )
-        _promise(leader.store.history("event:nothing") == [], "an unknown event has none.")
+        promise(leader.store.history("event:nothing") == [], "an unknown event has none.")
         leader.commit(
             RolloutChanged(START, sample.ROLLOUT._replace(id="told")),
             RolloutNodeChanged(START, sample.ROLLOUT_NODE._replace(rollout="told")),
         )
-        _promise(len(leader.store.history("rollout:told")) == 1, "only lasting kinds are told of.")
-        _promise(
-            leader.store.history(f"scope:{sample.SCOPE.name}") == [], "scopes have no history."
-        )
-        _promise(leader.store.history("vm:nobody") == [], "who is unknown has an empty history.")
+        promise(len(leader.store.history("rollout:told")) == 1, "only lasting kinds are told of.")
+        promise(leader.store.history(f"scope:{sample.SCOPE.name}") == [], "scopes have no history.")
+        promise(leader.store.history("vm:nobody") == [], "who is unknown has an empty history.")
+
+
+def _a_copy_is_one_instant(make_store: Callable[[], Store]) -> None:
+    with _leading(make_store) as leader:
+        store, before = leader.store, list(leader.rows.values())
+        copy = store.copy()
+        pieces = [next(copy.pieces)]
+        ended = leader.revision, leader.recorded_at
+        leader.commit(NodeDeclared(START, Node("while-copying")))
+        pieces.extend(copy.pieces)
+        found = [decode(piece.kind, piece.body) for piece in pieces if isinstance(piece, FleetRow)]
+        promise(found == before, "the rows of a copy are of one instant, in their order.")
+        promise((copy.revision, copy.recorded_at) == ended, "a copy says where it ended.")
+        lines = [
+            Line(piece.revision, change_from(piece.what, START.fromisoformat(piece.at), piece.body))
+            for piece in pieces
+            if isinstance(piece, JournalRow)
+        ]
+        wanted = _lines(store, 0, len(lines))
+        promise(lines == wanted and len(lines) == ended[0], "a copy has the journal.")
+
+
+def _only_an_empty_store_is_filled(make_store: Callable[[], Store]) -> None:
+    with _leading(make_store) as leader:
+        copy = leader.store.copy()
+        try:
+            leader.store.fill(copy)
+        except UsageError:
+            leader.compare("After a copy that was refused")
+        else:
+            promise(kept=False, sentence="fill is refused where something is held.")
+        finally:
+            copy.pieces.close()
 
 
 def _waiting_ends(make_store: Callable[[], Store]) -> None:
     with _leading(make_store) as leader:
         store, before = leader.store, leader.revision
-        _promise(store.wait_beyond(before - 1, LONG_WAIT_SECONDS) == before, "what is, is.")
-        _promise(store.wait_beyond(before, 0.02) == before, "wait_beyond ends after its time.")
-        _promise(store.wait_beyond(before, 0) == before, "wait_beyond may be asked not to wait.")
+        promise(store.wait_beyond(before - 1, LONG_WAIT_SECONDS) == before, "what is, is.")
+        promise(store.wait_beyond(before, 0.02) == before, "wait_beyond ends after its time.")
+        promise(store.wait_beyond(before, 0) == before, "wait_beyond may be asked not to wait.")
         woken: list[int] = []
         waiting = [
             Thread(
@@ -383,11 +416,18 @@ def _waiting_ends(make_store: Callable[[], Store]) -> None:
         for thread in waiting:
             thread.start()
         waiting[0].join(0.1)
-        _promise(waiting[0].is_alive(), "wait_beyond waits while nothing is committed.")
+        promise(waiting[0].is_alive(), "wait_beyond waits while nothing is committed.")
         leader.commit(NodeDeclared(START, Node("awaited")))
         for thread in waiting:
             thread.join(WAKE_SECONDS)
-        _promise(woken == [before + 1] * 2, "a commit wakes every thread that waits for it.")
+        promise(woken == [before + 1] * 2, "a commit wakes every thread that waits for it.")
+
+
+def _hanging_up_is_outlived(make_store: Callable[[], Store]) -> None:
+    with _leading(make_store) as leader:
+        leader.store.hang_up()
+        leader.commit(NodeDeclared(START, Node("after hanging up")))
+        leader.compare("After hanging up")
 
 
 def _old_lines_are_forgotten(make_store: Callable[[], Store]) -> None:
@@ -402,32 +442,32 @@ def _old_lines_are_forgotten(make_store: Callable[[], Store]) -> None:
             NodeDeclared(kept, Node("remembered", capacity=2)),
         )
         forgotten = _forget_all(store, journal_before=between, history_before=START)
-        _promise(forgotten > 0, "forget says how many lines it deleted.")
+        promise(forgotten > 0, "forget says how many lines it deleted.")
         leader.compare("After forgetting lines of the journal")
-        _promise(len(store.history("node:remembered")) == 2, "history outlives the journal.")
-        _promise(
+        promise(len(store.history("node:remembered")) == 2, "history outlives the journal.")
+        promise(
             all(store.changes_after(after, 10) is None for after in (0, before - 1, before)),
             "changes_after is None where a line that follows is forgotten.",
         )
-        _promise(
+        promise(
             [line.revision for line in _lines(store, before + 1)]
             == list(range(before + 2, before + 5)),
             "what is not forgotten is still followed, without gaps.",
         )
         again = store.forget(journal_before=between, history_before=START)
-        _promise(again == 0, "what is forgotten is not forgotten again.")
+        promise(again == 0, "what is forgotten is not forgotten again.")
         _forget_all(store, journal_before=START, history_before=between)
-        _promise(len(store.history("node:remembered")) == 1, "history is forgotten in its time.")
-        _promise(store.changes_after(before + 1, 10) is None, "the feed forgets history too.")
-        _promise(len(_lines(store, before + 2)) == 2, "newer lines stay when history is forgotten.")
+        promise(len(store.history("node:remembered")) == 1, "history is forgotten in its time.")
+        promise(store.changes_after(before + 1, 10) is None, "the feed forgets history too.")
+        promise(len(_lines(store, before + 2)) == 2, "newer lines stay when history is forgotten.")
     with _leading(make_store) as leader:
         found = leader.store.changes_after(before + 1, 10)
-        _promise(found is None, "what is forgotten is known to be so after a restart.")
+        promise(found is None, "what is forgotten is known to be so after a restart.")
         leader.commit(NodeDeclared(kept, Node("after-forgetting")))
 
 
 def _forget_all(store: Store, **before: datetime) -> int:
     """Forget piece by piece, as the conductor does; how many lines in all."""
     pieces = list(islice(iter(lambda: store.forget(**before), 0), PIECES_MAX))
-    _promise(len(pieces) < PIECES_MAX, "forget says 0 when there is nothing left to delete.")
+    promise(len(pieces) < PIECES_MAX, "forget says 0 when there is nothing left to delete.")
     return sum(pieces)

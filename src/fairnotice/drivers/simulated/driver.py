@@ -19,6 +19,11 @@ FAILURE = "the simulated machine failed, as it was told to"
 REFUSAL = "the simulated machine room refuses, as it was told to"
 
 
+def machines_beside(store: Path) -> Path:
+    """Where machines are remembered that go with a store in this file."""
+    return store.with_name(store.name + ".machines")
+
+
 class SimulatedDriver:
     """Machines that exist only here, and do what real ones do.
 

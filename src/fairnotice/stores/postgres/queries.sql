@@ -19,17 +19,91 @@ SELECT
 -- The number of the last migration that was applied.
 SELECT schema_version FROM fairnotice.service;
 
--- name: back_up
--- Keep the tables as they were before a migration.
+-- name: make_room
+-- Where the tables are kept as they were before a migration; an earlier try of it is gone.
 DROP SCHEMA IF EXISTS {backup} CASCADE;
 CREATE SCHEMA {backup};
-CREATE TABLE {backup}.service AS TABLE fairnotice.service;
-CREATE TABLE {backup}.fleet AS TABLE fairnotice.fleet;
-CREATE TABLE {backup}.journal AS TABLE fairnotice.journal;
+
+-- name: back_up
+-- Keep one table as it was before a migration.
+CREATE TABLE {backup}.{table} AS TABLE fairnotice.{table};
 
 -- name: begin_epoch
--- Take the lead.
-UPDATE fairnotice.service SET epoch = epoch + 1 RETURNING epoch;
+-- Take the lead, unless it belongs to one of several that share this database.
+UPDATE fairnotice.service SET epoch = epoch + 1
+WHERE NOT EXISTS (SELECT FROM fairnotice.lease WHERE expires_at > clock_timestamp())
+RETURNING epoch;
+
+-- name: prepare_lease_session
+-- Nobody who renews a lease waits longer than a part of it, for a lock or for anything else.
+SELECT
+    set_config('synchronous_commit', 'on', false),
+    set_config('timezone', 'UTC', false),
+    set_config('lock_timeout', %(lock)s::text, false),
+    set_config('statement_timeout', %(statement)s::text, false);
+
+-- name: look_at_lease
+-- Who leads, and for how much longer.
+SELECT
+    epoch,
+    address,
+    holder,
+    renewed_at,
+    extract(EPOCH FROM expires_at - renewed_at)::float8,
+    extract(EPOCH FROM expires_at - clock_timestamp())::float8
+FROM fairnotice.lease;
+
+-- name: take_lease
+-- Lead, provided that the lease is as it was found.
+-- One statement: whoever is stopped while he sends it holds no lock. The lease's row comes first,
+-- so that of two who try one finds it changed.
+WITH taken AS (
+    UPDATE fairnotice.lease SET
+        epoch = (SELECT epoch + 1 FROM fairnotice.service),
+        holder = %(holder)s,
+        address = %(address)s,
+        renewed_at = clock_timestamp(),
+        expires_at = clock_timestamp() + make_interval(secs => %(seconds)s)
+    WHERE holder = %(found_holder)s AND renewed_at = %(found_renewed_at)s
+    RETURNING one
+)
+UPDATE fairnotice.service AS service SET epoch = service.epoch + 1
+FROM taken WHERE service.one = taken.one
+RETURNING service.epoch;
+
+-- name: end_stale_commits
+-- End the sessions whose unfinished commit keeps the lead from whoever may take it.
+-- Their process is stopped, or cut off. Not where the lease was renewed or taken meanwhile.
+SELECT pg_terminate_backend(held.pid)
+FROM pg_locks AS held
+JOIN pg_stat_activity AS session ON session.pid = held.pid
+WHERE
+    held.relation = 'fairnotice.service'::regclass
+    AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND held.mode = 'RowExclusiveLock'
+    AND held.granted
+    AND held.pid <> pg_backend_pid()
+    AND session.usename = current_user
+    AND EXISTS (
+        SELECT FROM fairnotice.lease
+        WHERE holder = %(found_holder)s AND renewed_at = %(found_renewed_at)s
+    );
+
+-- name: renew_lease
+-- Lead for another while, unless the lease or the lead itself has gone to another.
+UPDATE fairnotice.lease SET
+    renewed_at = clock_timestamp(),
+    expires_at = clock_timestamp() + make_interval(secs => %(seconds)s)
+WHERE
+    holder = %(holder)s
+    AND epoch = %(epoch)s
+    AND (SELECT epoch FROM fairnotice.service) = %(epoch)s
+RETURNING epoch;
+
+-- name: resign_lease
+-- Lead no more: the next one need not wait until it has run out.
+UPDATE fairnotice.lease SET expires_at = clock_timestamp()
+WHERE holder = %(holder)s AND expires_at > clock_timestamp();
 
 -- name: service
 -- Where the journal stands.
@@ -99,3 +173,92 @@ RETURNING revision;
 -- name: move_feed
 -- Say from where on the journal has every line.
 UPDATE fairnotice.service SET feed_from = greatest(feed_from, %s);
+
+-- name: tokens
+-- Every token there ever was, and when it last changed.
+SELECT changed, body FROM fairnotice.token;
+
+-- name: tokens_alone
+-- Nobody else changes a token until this transaction is over; reading goes on.
+LOCK TABLE fairnotice.token IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: tokens_changed
+-- Whether any token has changed.
+SELECT coalesce(max(changed), 0) FROM fairnotice.token;
+
+-- name: keep_token
+-- Write a token.
+INSERT INTO fairnotice.token (id, changed, body) VALUES (%s, %s, %s)
+ON CONFLICT (id) DO UPDATE SET changed = excluded.changed, body = excluded.body;
+
+-- name: add_audit
+-- Write lines of the audit.
+INSERT INTO fairnotice.audit (at, body)
+SELECT * FROM unnest(%s::timestamptz[], %s::text[]);
+
+-- name: audit
+-- Lines of the audit, the newest first.
+SELECT number, body FROM fairnotice.audit
+WHERE
+    (%(before)s::bigint IS NULL OR number < %(before)s)
+    AND (%(since)s::timestamptz IS NULL OR at >= %(since)s)
+    AND (
+        %(who)s::text IS NULL
+        OR %(who)s IN (body::jsonb ->> 'name', body::jsonb ->> 'token')
+    )
+ORDER BY number DESC LIMIT %(limit)s;
+
+-- name: remove_audit
+-- Forget some lines of the audit that are older than this.
+DELETE FROM fairnotice.audit
+WHERE number IN (SELECT number FROM fairnotice.audit WHERE at < %s LIMIT %s);
+
+-- name: copy_rows
+-- The whole state, as it is copied.
+SELECT kind, id, body FROM fairnotice.fleet ORDER BY position;
+
+-- name: copy_lines
+-- The whole journal, as it is copied.
+SELECT revision, at, what, kind, id, about, lasting, body FROM fairnotice.journal
+ORDER BY revision;
+
+-- name: copy_tokens
+-- All tokens, as they are copied.
+SELECT id, changed, body FROM fairnotice.token ORDER BY id;
+
+-- name: copy_audit
+-- The whole audit, as it is copied.
+SELECT at, body FROM fairnotice.audit ORDER BY number;
+
+-- name: hold_service
+-- Keep everybody else from leading and committing until this transaction ends.
+SELECT FROM fairnotice.service FOR UPDATE;
+
+-- name: holds_something
+-- Whether anything was ever written here.
+SELECT
+    (SELECT revision FROM fairnotice.service) > 0
+    OR EXISTS (SELECT FROM fairnotice.token)
+    OR EXISTS (SELECT FROM fairnotice.audit);
+
+-- name: fill_rows
+-- Take over rows of the state.
+COPY fairnotice.fleet (position, kind, id, body) FROM STDIN;
+
+-- name: fill_lines
+-- Take over lines of the journal.
+COPY fairnotice.journal (revision, at, what, kind, id, about, lasting, body) FROM STDIN;
+
+-- name: fill_tokens
+-- Take over tokens.
+COPY fairnotice.token (id, changed, body) FROM STDIN;
+
+-- name: fill_audit
+-- Take over what people asked for.
+COPY fairnotice.audit (at, body) FROM STDIN;
+
+-- name: fill_service
+-- Go on where a copy ended; no line before that is there for those who follow.
+UPDATE fairnotice.service
+SET epoch = greatest(epoch, %(epoch)s), revision = %(revision)s, recorded_at = %(recorded_at)s,
+    feed_from = %(revision)s;

@@ -1,5 +1,6 @@
 """Making the tables of a new PostgreSQL database, and bringing older ones up to date."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import psycopg
@@ -9,7 +10,8 @@ from fairnotice.errors import UsageError
 from fairnotice.stores.sql import newer, read_migrations, read_queries, read_sql
 
 _QUERIES = {name: text.encode() for name, text in read_queries(__package__).items()}
-_BACK_UP = read_queries(__package__)["back_up"]
+_MAKE_ROOM = SQL(read_queries(__package__)["make_room"])
+_BACK_UP = SQL(read_queries(__package__)["back_up"])
 _MIGRATIONS = read_migrations(__package__)
 VERSION = _MIGRATIONS[-1].number
 
@@ -35,10 +37,10 @@ def prepare(connection: psycopg.Connection[Any], name: str) -> None:
                 f"{', '.join(sorted(tables)) or 'nothing'}): give another database."
             )
         else:
-            migrate(connection, name)
+            migrate(connection, name, tables)
 
 
-def migrate(connection: psycopg.Connection[Any], name: str) -> None:
+def migrate(connection: psycopg.Connection[Any], name: str, tables: Iterable[str]) -> None:
     """Bring the tables up to date; as they were, they are in the schema fairnotice_backup_vN."""
     version = schema_version(connection)
     if version > VERSION:
@@ -46,7 +48,9 @@ def migrate(connection: psycopg.Connection[Any], name: str) -> None:
     if version == VERSION:
         return
     backup = Identifier(f"fairnotice_backup_v{version}")
-    connection.execute(SQL(_BACK_UP).format(backup=backup))
+    connection.execute(_MAKE_ROOM.format(backup=backup))
+    for table in tables:
+        connection.execute(_BACK_UP.format(backup=backup, table=Identifier(table)))
     for migration in _MIGRATIONS:
         if migration.number > version:
             connection.execute(migration.sql.encode())

@@ -8,34 +8,27 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from fairnotice.engine.changes import Change, Row
 from fairnotice.errors import (
     FairnoticeError,
     JournalMoved,
     LeadLost,
+    StoreInUse,
     Unavailable,
     UsageError,
 )
 from fairnotice.stores import sql
-from fairnotice.stores.postgres import schema
+from fairnotice.stores.copies import AnyRow, Copy, Pieces
+from fairnotice.stores.postgres import copying, schema
+from fairnotice.stores.postgres.access import PostgresAccess
+from fairnotice.stores.postgres.sessions import Connection, Where, hang_up
 from fairnotice.stores.rows import change_from, decoded
 from fairnotice.stores.store import Line, Loaded
 
 # As bytes, because psycopg takes text only where it is a literal of the code.
 _QUERIES = {name: text.encode() for name, text in sql.read_queries(__package__).items()}
 
-# How the connection is held, unless the URL says otherwise: a server that went away without a
-# word is noticed within seconds.
-_DEFAULTS = {
-    "application_name": "fairnotice",
-    "connect_timeout": "5",
-    "keepalives_idle": "5",
-    "keepalives_interval": "2",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "10000",
-}
 # How long a call waits for somebody else's lock on a row (a person's shell, another leader).
 BUSY_SECONDS = 3.0
 # Who waits looks at the truth so often, should a wake-up have been lost.
@@ -43,10 +36,6 @@ LOOK_INTERVAL_SECONDS = 1.0
 # Rows that a load has in hand at a time.
 LOAD_ROWS = 10_000
 
-# Errors that mean a wrong statement of ours, and no trouble with the database.
-_OUR_FAULT = (psycopg.DataError, psycopg.IntegrityError)
-
-Connection = psycopg.Connection[Any]
 Cursor = psycopg.ServerCursor[Any]
 
 
@@ -59,7 +48,7 @@ class _Service(NamedTuple):
     feed_from: int
 
 
-class PostgresStore:
+class PostgresStore(PostgresAccess):
     """Rows and journal in the schema `fairnotice` of the database at this URL.
 
     After a failure the next call connects anew, so a store outlives its server's restarts.
@@ -67,23 +56,18 @@ class PostgresStore:
 
     def __init__(self, url: str, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._busy_seconds = busy_seconds
-        try:
-            given = conninfo_to_dict(url)
-        except psycopg.ProgrammingError as error:
-            raise UsageError(f"This is no PostgreSQL URL: {error}") from error
-        self._conninfo = make_conninfo("", **(_DEFAULTS | given))
-        # How the database is called in errors: without its password.
-        self._name = f"{given.get('dbname', '')} at {given.get('host', 'localhost')}"
+        self._where = Where(url)
         self._closed = False
         self._main: Connection | None = None
         # The rows of a load that are still being read, by a connection of their own.
         self._loading: Cursor | None = None
         # Connections that listen: as many as ever waited at the same time.
         self._lookouts: list[Connection] = []
+        self._watching: list[Connection] = []
         self._lookouts_lock = Lock()
         with self._door("open"):
             self._main = self._connect()
-            schema.prepare(self._main, self._name)
+            schema.prepare(self._main, self._where.name)
 
     # ---- The port ----
 
@@ -91,7 +75,11 @@ class PostgresStore:
         """Take the lead: a new epoch, durable when this returns."""
         with self._door("lead"):
             found = self._usable().execute(_QUERIES["begin_epoch"]).fetchone()
-            assert found is not None
+            if found is None:
+                raise StoreInUse(
+                    f"lead: several control planes share the database {self._where.name}, and one "
+                    "of them leads. Who joins them needs an address of its own (table [cluster])."
+                )
             return int(found[0])
 
     def load(self) -> Loaded:
@@ -111,7 +99,7 @@ class PostgresStore:
         try:
             yield from decoded(found)
         except psycopg.Error as error:
-            raise self._trouble("load", error) from error
+            raise self._where.trouble("load", error) from error
         finally:
             _end(found)
 
@@ -212,6 +200,26 @@ class PostgresStore:
                 connection.execute(_QUERIES["move_feed"], max(gone))
         return len(gone)
 
+    def copy(self) -> Copy:
+        """Everything at one revision, by a connection of its own."""
+        with self._door("copy"):
+            copy = copying.copied(self._connect())
+        recorded_at = _in_utc(copy.recorded_at)
+        return copy._replace(
+            recorded_at=recorded_at, pieces=Pieces(self._copied(copy.pieces), copy.pieces.close)
+        )
+
+    def _copied(self, pieces: Pieces) -> Iterator[AnyRow]:
+        try:
+            yield from pieces
+        except psycopg.Error as error:
+            raise self._where.trouble("copy", error) from error
+
+    def fill(self, copy: Copy) -> None:
+        """Take over a copy, all or nothing."""
+        with self._door("fill"):
+            copying.fill(self._usable(), self._where.name, copy)
+
     def wait_beyond(self, revision: int, seconds: float) -> int:
         """Wait until the journal is beyond this revision, or so long; where it is now."""
         self._must_be_open("wait_beyond")
@@ -227,18 +235,23 @@ class PostgresStore:
         except psycopg.Error as error:
             if lookout is not None:
                 lookout.close()
-            raise self._trouble("wait_beyond", error) from error
+            raise self._where.trouble("wait_beyond", error) from error
+        finally:
+            with self._lookouts_lock:
+                self._watching = [one for one in self._watching if one is not lookout]
         self._keep(lookout)
         return now
 
     def _lookout(self) -> Connection:
         """A connection that listens, and that nobody else is waiting with."""
         with self._lookouts_lock:
-            if self._lookouts:
-                return self._lookouts.pop()
-        connection = self._connect()
-        connection.execute(_QUERIES["listen"])
-        return connection
+            kept = self._lookouts.pop() if self._lookouts else None
+        if kept is None:
+            kept = self._connect()
+            kept.execute(_QUERIES["listen"])
+        with self._lookouts_lock:
+            self._watching.append(kept)
+        return kept
 
     def _keep(self, lookout: Connection) -> None:
         """Have the connection ready for who waits next."""
@@ -247,6 +260,19 @@ class PostgresStore:
                 lookout.close()
             else:
                 self._lookouts.append(lookout)
+
+    def hang_up(self) -> None:
+        """Have whatever is under way fail now. Called by another thread."""
+        with self._lookouts_lock:
+            in_use = list(self._watching)
+        # Whatever is let go of meanwhile is in none of these any more, and hung up twice is once.
+        main, loading = self._main, self._loading
+        if main is not None:
+            in_use.append(main)
+        if loading is not None:
+            in_use.append(loading.connection)
+        for connection in in_use:
+            hang_up(connection)
 
     def close(self) -> None:
         """Let go of everything."""
@@ -271,21 +297,14 @@ class PostgresStore:
             raise
         except psycopg.Error as error:
             self._drop()
-            raise self._trouble(operation, error) from error
+            raise self._where.trouble(operation, error) from error
         except BaseException:
             self._drop()
             raise
 
     def _must_be_open(self, operation: str) -> None:
         if self._closed:
-            raise UsageError(f"{operation}: the store on {self._name} is closed.")
-
-    def _trouble(self, operation: str, error: psycopg.Error) -> Exception:
-        if isinstance(error, _OUR_FAULT):
-            return error
-        # The server's words come on several lines.
-        why = " ".join(str(error).split())
-        return Unavailable(f"{operation}: the database {self._name} cannot be used: {why}")
+            raise UsageError(f"{operation}: the store on {self._where.name} is closed.")
 
     def _usable(self) -> Connection:
         """The main connection; a new one where it failed, or the server has gone meanwhile."""
@@ -296,7 +315,7 @@ class PostgresStore:
         return self._main
 
     def _connect(self) -> Connection:
-        connection = psycopg.connect(self._conninfo, autocommit=True)
+        connection = self._where.connect()
         connection.execute(_QUERIES["prepare_session"], (f"{self._busy_seconds * 1000:.0f}ms",))
         return connection
 

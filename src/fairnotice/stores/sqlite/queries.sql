@@ -61,3 +61,66 @@ DELETE FROM journal WHERE revision = ?;
 -- name: move_feed
 -- Say from where on the journal has every line.
 UPDATE service SET feed_from = max(feed_from, ?);
+
+-- name: tokens
+-- Every token there ever was, and when it last changed.
+SELECT changed, body FROM token;
+
+-- name: tokens_changed
+-- Whether any token has changed.
+SELECT coalesce(max(changed), 0) FROM token;
+
+-- name: keep_token
+-- Write a token.
+INSERT INTO token (id, changed, body) VALUES (?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET changed = excluded.changed, body = excluded.body;
+
+-- name: add_audit
+-- Write one line of the audit.
+INSERT INTO audit (at, body) VALUES (?, ?);
+
+-- name: audit
+-- Lines of the audit, the newest first.
+SELECT number, body FROM audit
+WHERE
+    (:before IS NULL OR number < :before)
+    AND (:since IS NULL OR at >= :since)
+    AND (:who IS NULL OR :who IN (json_extract(body, '$.name'), json_extract(body, '$.token')))
+ORDER BY number DESC LIMIT :limit;
+
+-- name: old_audit
+-- Some lines of the audit that are older than this.
+SELECT number FROM audit WHERE at < ? LIMIT ?;
+
+-- name: remove_audit
+-- Forget one line of the audit.
+DELETE FROM audit WHERE number = ?;
+
+-- name: copy_rows
+-- The whole state, as it is copied.
+SELECT kind, id, body FROM fleet ORDER BY position;
+
+-- name: copy_lines
+-- The whole journal, as it is copied.
+SELECT revision, at, what, kind, id, about, lasting, body FROM journal ORDER BY revision;
+
+-- name: copy_tokens
+-- All tokens, as they are copied.
+SELECT id, changed, body FROM token ORDER BY id;
+
+-- name: copy_audit
+-- The whole audit, as it is copied.
+SELECT at, body FROM audit ORDER BY number;
+
+-- name: holds_something
+-- Whether anything was ever written here.
+SELECT
+    (SELECT revision FROM service) > 0
+    OR EXISTS (SELECT 1 FROM token)
+    OR EXISTS (SELECT 1 FROM audit);
+
+-- name: fill_service
+-- Go on where a copy ended; no line before that is there for those who follow.
+UPDATE service
+SET epoch = max(epoch, :epoch), revision = :revision, recorded_at = :recorded_at,
+    feed_from = :revision;

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 from fairnotice.engine.changes import Change, Row
 from fairnotice.errors import FairnoticeError, Unavailable, UsageError
 from fairnotice.stores import sql
+from fairnotice.stores.copies import AnyRow, Copy, Pieces
 from fairnotice.stores.file_lock import FileLock
 from fairnotice.stores.rows import change_from, decoded
-from fairnotice.stores.sqlite import schema
+from fairnotice.stores.sqlite import copying, schema
+from fairnotice.stores.sqlite.access import SqliteAccess
 from fairnotice.stores.store import Line, Loaded
 
 _QUERIES = sql.read_queries(__package__)
@@ -50,7 +52,7 @@ class _Service(NamedTuple):
     feed_from: int
 
 
-class SqliteStore:
+class SqliteStore(SqliteAccess):
     """Rows and journal in the SQLite file at `path`, which is made where there is none.
 
     The file is locked for this process (`PATH.lock`) until `close`. After a failure the file is
@@ -186,6 +188,26 @@ class SqliteStore:
                 connection.execute(_QUERIES["move_feed"], max(old))
         return len(old)
 
+    def copy(self) -> Copy:
+        """Everything at one revision, by a connection of its own."""
+        with self._door("copy"):
+            copy = copying.copied(self._open().connection)
+        return copy._replace(pieces=Pieces(self._copied(copy.pieces), copy.pieces.close))
+
+    def _copied(self, pieces: Pieces) -> Iterator[AnyRow]:
+        try:
+            yield from pieces
+        except sqlite3.Error as error:
+            raise self._trouble("copy", error) from error
+
+    def fill(self, copy: Copy) -> None:
+        """Take over a copy, all or nothing."""
+        with self._writing("fill") as connection:
+            copying.fill(connection, str(self._path), copy)
+        with self._moved:
+            self._revision = copy.revision
+            self._moved.notify_all()
+
     def wait_beyond(self, revision: int, seconds: float) -> int:
         """Wait until the journal is beyond this revision, or so long; where it is now."""
         self._must_be_open("wait_beyond")
@@ -223,6 +245,9 @@ class SqliteStore:
                 _close(lookout)
             else:
                 self._lookouts.append(lookout)
+
+    def hang_up(self) -> None:
+        """Nothing here waits for an answer from elsewhere."""
 
     def close(self) -> None:
         """Let go of everything."""

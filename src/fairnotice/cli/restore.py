@@ -1,0 +1,61 @@
+"""`fairnotice restore`: an empty database becomes what a backup holds."""
+
+import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from fairnotice.cli import shown
+from fairnotice.cli.backup import STANDARD, as_json, in_words
+from fairnotice.cli.parsing import Subparsers, leaf
+from fairnotice.cli.session import Session
+from fairnotice.errors import UsageError
+from fairnotice.stores.backups import Backup, Summary, restore
+from fairnotice.stores.opening import open_store
+
+LOST = (
+    "What was asked for, approved and carried out after that is not known here; tokens that were "
+    "revoked after that count again. Read docs/guides/backup.md before you start the service."
+)
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the command."""
+    lines = (
+        "fairnotice restore fleet.backup --store sqlite:new.db",
+        "fairnotice restore fleet.backup --store postgresql://fairnotice@db/fairnotice",
+    )
+    summary = "make an empty database what a backup holds"
+    parser = leaf(subparsers, "restore", _restore, summary, lines)
+    parser.add_argument("file", metavar="FILE", help="a backup; - for standard input")
+    parser.add_argument(
+        "--store", dest="database", metavar="URL", required=True, help="a new, empty database"
+    )
+
+
+def _restore(session: Session) -> int:
+    options = session.options
+    if options.database == "memory:":
+        raise UsageError("What is in memory is gone with this command: name a database.")
+    if options.file == STANDARD:
+        found = _filled(session, sys.stdin.buffer, "standard input")
+    else:
+        try:
+            with Path(options.file).open("rb") as file:
+                found = _filled(session, file, options.file)
+        except OSError as error:
+            raise UsageError(f"{options.file} cannot be read: {error.strerror}.") from error
+    return session.show(as_json(found), partial(_say, found))
+
+
+def _filled(session: Session, file: IO[bytes], name: str) -> Summary:
+    # Looked at before a database is made for it.
+    backup = Backup(file, name)
+    with closing(open_store(session.options.database)) as store:
+        return restore(backup, store, session.clock.wall())
+
+
+def _say(found: Summary, _: object) -> None:
+    shown.say(f"Restored: {in_words(found)}.")
+    shown.note(LOST)

@@ -1,0 +1,212 @@
+"""`fairnotice token`: who may do what. The first one is made straight in the store."""
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from fairnotice.cli import exits, shown
+from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.instants import from_api
+from fairnotice.cli.parsing import Subparsers, group, leaf, some_name
+from fairnotice.cli.session import Session
+from fairnotice.control import tokens
+from fairnotice.stores.access import Token
+from fairnotice.stores.opening import open_store
+from fairnotice.stores.store import Store
+from fairnotice.words import TokenRole
+
+COLUMNS = ("NAME", "ROLE", "[LIMITS]", "EXPIRES", "STATE", "ID")
+# Who made a token that was made without asking a control plane.
+STRAIGHT = "whoever has the store"
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the group."""
+    lines: tuple[str, ...] = (
+        "fairnotice token create ann --role operator > token",
+        "fairnotice token create shop --role operator --resource-group shop",
+        "fairnotice token list",
+        "fairnotice token revoke ann",
+    )
+    commands = group(subparsers, "token", "tokens of the control plane: who may do what", lines)
+    _add_create(commands)
+    listing = leaf(
+        commands, "list", _list, "every token there ever was", ("fairnotice token list",)
+    )
+    _add_store(listing)
+    lines = ("fairnotice token revoke ann",)
+    revoke = leaf(commands, "revoke", _revoke, "let a token count no longer", lines)
+    revoke.add_argument("name", type=some_name, metavar="NAME", help="its name or its id")
+    _add_store(revoke)
+
+
+def _add_create(commands: Subparsers) -> None:
+    lines = (
+        "fairnotice token create root --role admin --store sqlite:/var/lib/fairnotice/fleet.db",
+        "fairnotice token create ann --role operator --expires-days 90 > token",
+        "fairnotice token create shop --role operator --scope availability-set:web",
+        "fairnotice token create node-7 --role endpoint --node node-7",
+    )
+    summary = "make a token: its secret is printed this once, alone on standard output"
+    create = leaf(commands, "create", _create, summary, lines)
+    create.add_argument("name", type=some_name, metavar="NAME", help="who asks with it; given once")
+    roles = tuple(map(str, TokenRole))
+    create.add_argument(
+        "--role", required=True, choices=roles, metavar="ROLE", help=" ".join(roles)
+    )
+    create.add_argument(
+        "--scope",
+        action="append",
+        default=[],
+        metavar="SCOPE",
+        help="only what is in this scope; again for more",
+    )
+    create.add_argument(
+        "--resource-group",
+        action="append",
+        default=[],
+        metavar="GROUP",
+        help="only what is in this resource group; again for more",
+    )
+    create.add_argument("--node", metavar="NODE", help="of an endpoint: the node that it serves")
+    create.add_argument("--expires-days", type=_days, metavar="90", help="counts so long")
+    _add_store(create)
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--store",
+        dest="straight_in",
+        metavar="URL",
+        help="straight in this store, without asking a control plane",
+    )
+
+
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = 0.0
+    if not 0 < days < float("inf"):
+        raise argparse.ArgumentTypeError(f"give a number of days, not {text!r}")
+    return days
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[Store]:
+    if url == "memory:":
+        raise CommandFailed("A store in memory is another process's.", exits.WRONG_USAGE)
+    store = open_store(url)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _shown(token: Token) -> dict[str, Any]:
+    """A token as the API shows it."""
+    return dict(msgspec.to_builtins(tokens.shown(token)))
+
+
+# ---- Making ----
+
+
+def _create(session: Session) -> int:
+    options = session.options
+    wanted = tokens.Wanted(
+        options.name,
+        TokenRole(options.role),
+        tuple(options.scope),
+        tuple(options.resource_group),
+        options.node,
+        options.expires_days,
+    )
+    if options.straight_in is None:
+        body = {name: value for name, value in wanted._asdict().items() if value}
+        made = session.remote.post("v1", "tokens", body=body)
+    else:
+        made = _created_in(options.straight_in, tokens.make(wanted, STRAIGHT, session.clock.wall()))
+    return session.show(made, partial(_say_created, session))
+
+
+def _created_in(url: str, made: tokens.Made) -> dict[str, Any]:
+    with _opened(url) as store:
+        if not store.add_token(made.token):
+            raise tokens.taken(made.token.name)
+    return {"token": _shown(made.token), "secret": made.text}
+
+
+def _say_created(session: Session, made: dict[str, Any]) -> None:
+    # Alone on standard output, and as it is: so that it can be sent into a file.
+    print(made["secret"])
+    token = made["token"]
+    until = shown.when(token["expires_at"], session.clock.wall())
+    counts = f"counts until {until}" if until else "counts until it is revoked"
+    shown.note(f"{token['name']}, {token['role']}, {counts}. It is not shown again: keep it safe.")
+    shown.note("Use it: FAIRNOTICE_TOKEN=… fairnotice …")
+
+
+# ---- Looking and revoking ----
+
+
+def _list(session: Session) -> int:
+    if session.options.straight_in is None:
+        found = session.remote.everything("tokens")
+    else:
+        with _opened(session.options.straight_in) as store:
+            found = {"items": [_shown(one) for one in store.tokens().tokens], "next": None}
+    return session.show(found, partial(_picture, session))
+
+
+def _picture(session: Session, found: dict[str, Any]) -> None:
+    if not found["items"]:
+        shown.say(shown.dim("There is no token. Make one: fairnotice token create"))
+        return
+    now = session.clock.wall()
+    rows = (
+        (
+            token["name"],
+            token["role"],
+            _limits(token),
+            shown.when(token["expires_at"], now) or "never",
+            _state(token, session),
+            token["id"],
+        )
+        for token in found["items"]
+    )
+    shown.say(shown.table(COLUMNS, rows))
+
+
+def _limits(token: dict[str, Any]) -> str:
+    node = [] if token["node"] is None else [token["node"]]
+    return ", ".join((*token["scopes"], *token["resource_groups"], *node)) or "none"
+
+
+def _state(token: dict[str, Any], session: Session) -> str:
+    if token["revoked_at"] is not None:
+        return "revoked"
+    ends = token["expires_at"]
+    over = ends is not None and from_api(ends) <= session.clock.wall()
+    return "expired" if over else "counts"
+
+
+def _revoke(session: Session) -> int:
+    name = session.options.name
+    if session.options.straight_in is None:
+        token = session.remote.post("v1", "tokens", name, "revoke")
+    else:
+        token = _revoked_in(session.options.straight_in, name, session)
+    return session.show(token, lambda _: shown.say(f"Revoked: {token['name']} ({token['id']})"))
+
+
+def _revoked_in(url: str, name: str, session: Session) -> dict[str, Any]:
+    with _opened(url) as store:
+        found = tokens.token_named(store.tokens().tokens, name)
+        token = None if found is None else store.revoke_token(found.id, session.clock.wall())
+    if token is None:
+        raise CommandFailed(f"There is no token {name}.", exits.NOT_FOUND)
+    return _shown(token)

@@ -1,0 +1,200 @@
+"""Who asks, and whether he may: a token, its role, and what it is limited to.
+
+    Gate            every request: whose token is it? 401 where it is nobody's; and the audit
+    Caller.may      one address: is the role large enough? else 403
+    Caller.reaches  one thing: is it within the limits? else the same 403
+
+All 401 are alike, and all 403: neither tells whether something is there.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fairnotice.control import problems, shapes
+from fairnotice.control.admission import Auth
+from fairnotice.control.limits import Limits, Reach
+from fairnotice.control.tokens import Bearer
+from fairnotice.engine import Fleet
+from fairnotice.errors import Unavailable
+from fairnotice.model import Requester
+from fairnotice.stores.access import Audited, Token
+from fairnotice.words import Role, TokenRole
+
+# Where a request carries who asks.
+CALLER = "fairnotice.caller"
+# What anybody may ask: whether somebody is there, and whether he is ready.
+OPEN_PATHS = ("/healthz", "/readyz")
+LOOKING = ("GET", "HEAD", "OPTIONS")
+# Of a path and of an answer, so much is looked at for the audit.
+PATH_CHARACTERS_MAX = 200
+ANSWER_BYTES_MAX = 1024 * 1024
+
+_RANKS = {TokenRole.READER: 1, TokenRole.OPERATOR: 2, TokenRole.ADMIN: 3}
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="fairnotice"'}
+
+
+class Caller(NamedTuple):
+    """Who asks."""
+
+    requester: Requester
+    # None where nobody is asked who he is: he may do everything.
+    token: Token | None = None
+    limits: Limits | None = None
+    # Set when the token counts no longer: what goes on in its name ends.
+    ended: asyncio.Event | None = None
+
+    def may(self, needs: TokenRole, name: str = "") -> bool:
+        """Whether he may ask at an address that needs this role, where {name} stands for this."""
+        if self.token is None:
+            return True
+        if TokenRole.ENDPOINT in (needs, self.token.role):
+            # What is an endpoint's is nobody else's, and of its own node only.
+            return needs is self.token.role and name == self.token.node
+        return _RANKS[self.token.role] >= _RANKS[needs]
+
+    def reaches(self, fleet: Fleet, reach: Reach, name: str) -> bool:
+        """Whether the thing of this name is within what he may touch."""
+        return self.limits is None or self.limits.hold(fleet, reach, name)
+
+
+# Without authentication: whoever the guard lets through.
+ANYBODY = Caller(Requester("operator", Role.OPERATOR))
+
+
+def caller_of(bearer: Bearer) -> Caller:
+    """Who asks with this token. Rule 15 knows him by its name, which nobody else ever has."""
+    token = bearer.token
+    limited = bool(token.scopes or token.resource_groups)
+    role = Role.USER if limited else Role.OPERATOR
+    if token.role is TokenRole.ENDPOINT:
+        # It speaks for VMs, by their names; by its own it may ask the law for nothing.
+        role = Role.VM
+    requester = Requester(token.name, role)
+    limits = Limits(frozenset(token.scopes), frozenset(token.resource_groups), requester)
+    return Caller(requester, token, limits if limited else None, bearer.ended)
+
+
+def unauthenticated() -> shapes.Problem:
+    """Nobody knows who asks: missing, malformed, unknown, expired and revoked are all the same."""
+    detail = "This needs a token that counts: Authorization: Bearer TOKEN."
+    return problems.problem("unauthenticated", 401, detail)
+
+
+def forbidden() -> shapes.Problem:
+    """Not with this token. It says not what there is, nor what would be needed."""
+    detail = "This token may not do that, or there is nothing of the kind that it may see."
+    return problems.problem("forbidden", 403, detail)
+
+
+class _Operations(msgspec.Struct):
+    """What the audit keeps of an answer."""
+
+    operations: tuple[str, ...] = ()
+
+
+class Gate:
+    """Lets through who has a token, with who that is; and writes down what he changes."""
+
+    def __init__(self, app: ASGIApp, auth: Auth) -> None:
+        self._app = app
+        self._auth = auth
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application in front of another."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        try:
+            bearer = await self._bearer(scope)
+        except Unavailable as error:
+            # Whether it counts, nobody can tell now: "no" might be a lie.
+            await problems.said(problems.unavailable(error))(scope, receive, send)
+            return
+        caller = None if bearer is None else caller_of(bearer)
+        witness = _Witness(send, keeps_body=scope["method"] not in LOOKING)
+        try:
+            if caller is None and scope["path"] not in OPEN_PATHS:
+                await problems.said(unauthenticated(), _CHALLENGE)(scope, receive, witness)
+            else:
+                await self._app({**scope, CALLER: caller}, receive, witness)
+        finally:
+            # Also what failed on our side, or whom nobody could answer any more: it may be done.
+            self._note(scope, caller, witness)
+
+    async def _bearer(self, scope: Scope) -> Bearer | None:
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(given) != 1:
+            return None
+        scheme, _, text = given[0].decode("latin-1").partition(" ")
+        return await self._auth.tokens.find(text.strip()) if scheme.lower() == "bearer" else None
+
+    def _note(self, scope: Scope, caller: Caller | None, witness: "_Witness") -> None:
+        refused = witness.status in (401, 403)
+        token = None if caller is None else caller.token
+        # What an endpoint reports is in the journal, many times a second.
+        routine = token is not None and token.role is TokenRole.ENDPOINT
+        if not refused and (scope["method"] in LOOKING or routine):
+            return
+        audited = Audited(
+            at=self._auth.clock.wall(),
+            token=None if token is None else token.id,
+            name="" if token is None else token.name,
+            source=(scope.get("client") or ("",))[0],
+            method=scope["method"],
+            path=_path(scope),
+            status=witness.status,
+            operations=witness.operations(),
+        )
+        self._auth.audits.note(audited, refused=refused)
+
+
+def _path(scope: Scope) -> str:
+    """The path as it was sent, so that nothing in it can pretend to be another line of a log."""
+    raw: bytes = scope.get("raw_path") or b""
+    return raw.decode("ascii", "backslashreplace")[:PATH_CHARACTERS_MAX]
+
+
+class _Witness:
+    """Passes an answer on, and remembers what it was."""
+
+    def __init__(self, send: Send, *, keeps_body: bool) -> None:
+        self.status = 0
+        self._send = send
+        self._keeps_body = keeps_body
+        self._body = b""
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        elif self._keeps_body and len(self._body) < ANSWER_BYTES_MAX:
+            self._body += message.get("body", b"")
+        await self._send(message)
+
+    def operations(self) -> tuple[str, ...]:
+        """Which operations came of it."""
+        try:
+            return msgspec.json.decode(self._body, type=_Operations).operations
+        except msgspec.DecodeError:
+            return ()
+
+
+class OnlyFor:
+    """An address that is no row of the table: only for who may, and reaches all of the cloud."""
+
+    def __init__(self, app: ASGIApp, needs: TokenRole, reach: Reach = Reach.CLOUD) -> None:
+        self._app = app
+        self._needs = needs
+        self._reach = reach
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application in front of another."""
+        caller: Caller = scope.get(CALLER, ANYBODY)
+        limited = caller.limits is not None and self._reach is Reach.CLOUD
+        name = scope.get("path_params", {}).get("name", "")
+        if limited or not caller.may(self._needs, name):
+            await problems.said(forbidden())(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)

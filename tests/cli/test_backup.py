@@ -1,0 +1,78 @@
+"""Backups by the command line: of what runs, of a file, and into another database."""
+
+import stat
+import subprocess
+from pathlib import Path
+
+from fairnotice.stores.opening import open_store
+from tests.cli.typed import PROGRAM, environment, typed
+from tests.stores.stories import nodes
+
+
+def test_a_running_service_is_backed_up_and_goes_on_elsewhere(fairnotice, tmp_path):
+    """One file, for its owner only; restored once, and not into what is used already."""
+    file, url = tmp_path / "fleet.backup", f"sqlite:{tmp_path / 'new.db'}"
+    made = fairnotice("backup", str(file))
+
+    assert (made.code, made.err) == (0, "")
+    assert "lines of history" in made.out
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [one.name for one in tmp_path.iterdir()] == ["fleet.backup"]
+    restored = typed("restore", str(file), "--store", url)
+    assert restored.code == 0
+    assert "Restored: revision" in restored.out
+    assert "docs/guides/backup.md" in restored.err
+    again = typed("restore", str(file), "--store", url)
+    assert (again.code, again.out) == (2, "")
+    assert "not empty" in again.err
+    store = open_store(url)
+    assert len(nodes(store)) == len(fairnotice("node", "list", "--json").json["items"])
+    store.close()
+
+
+def test_a_store_is_backed_up_by_itself_and_through_a_pipe(fairnotice, tmp_path):
+    """What a program reads is what the file holds."""
+    file, url = str(tmp_path / "fleet.backup"), f"sqlite:{tmp_path / 'one.db'}"
+    fairnotice("backup", file)
+    typed("restore", file, "--store", url)
+    piped = subprocess.run(  # noqa: S603
+        [*PROGRAM, "backup", "-", "--store", url],
+        capture_output=True,
+        check=True,
+        env=environment(None),
+    )
+    moved = subprocess.run(  # noqa: S603
+        [*PROGRAM, "restore", "-", "--store", f"sqlite:{tmp_path / 'two.db'}", "--json"],
+        input=piped.stdout,
+        capture_output=True,
+        check=True,
+        env=environment(None),
+    )
+    assert b'"fleet":' in moved.stdout
+    found = typed("backup", file, "--store", f"sqlite:{tmp_path / 'two.db'}", "--json").json
+    assert found["counts"]["fleet"] > 0
+    assert found["counts"].keys() == {"fleet", "journal", "token", "audit"}
+
+
+def test_what_cannot_be_is_said_and_leaves_nothing_behind(fairnotice, tmp_path):
+    """No file half written, no database half made, and the earlier backup stays."""
+    file = tmp_path / "fleet.backup"
+    fairnotice("backup", str(file))
+    whole = file.read_bytes()
+    (tmp_path / "cut.backup").write_bytes(whole[:-100])
+    url = f"sqlite:{tmp_path / 'new.db'}"
+
+    nobody = typed("backup", str(file), url="http://127.0.0.1:1")
+    assert nobody.code == 4
+    assert file.read_bytes() == whole
+    for given, code, why in (
+        (("restore", str(tmp_path / "cut.backup"), "--store", url), 2, "cut off or damaged"),
+        (("restore", str(tmp_path / "no.backup"), "--store", url), 2, "cannot be read"),
+        (("restore", str(file), "--store", "memory:"), 2, "name a database"),
+        (("backup", str(tmp_path / "no" / "where")), 2, "cannot be written"),
+    ):
+        ended = fairnotice(*given)
+        assert (ended.code, ended.out) == (code, "")
+        assert why in ended.err
+    assert not list(Path(tmp_path).glob("*.partial"))
+    assert typed("restore", str(file), "--store", url).code == 0

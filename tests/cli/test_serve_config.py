@@ -1,0 +1,249 @@
+"""The file of `serve`: what is in it, what is refused in which words; what deploy/ has of it."""
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from fairnotice.cli.serve_config import read
+from fairnotice.cli.serve_reload import RELOADED, Reload
+from fairnotice.control.holders import is_routable
+from fairnotice.control.running import Entrance, Place
+from fairnotice.errors import UsageError
+from fairnotice.metadata.rate import rate_of
+from tests.cli.serves import certificate
+from tests.control.calling import serving
+
+ROOT = Path(__file__).parents[2]
+STORE = '[store]\nurl = "sqlite:/x/y.db"\n'
+POSTGRES = '[store]\nurl = "postgresql://me:secret@db/x"\n'
+CLUSTER = '[cluster]\naddress = "https://cp1:8600"\n'
+OPEN = '[control]\nlisten = "0.0.0.0:8600"\n'
+
+
+def config_of(folder, text):
+    """The configuration that this text is."""
+    path = folder / "serve.toml"
+    path.write_text(text)
+    return read(path)
+
+
+def tls(folder):
+    """A table with a certificate of this machine."""
+    made, key = certificate(folder)
+    return f'[tls]\ncertificate = "{made}"\nkey = "{key}"\n'
+
+
+def test_only_the_store_must_be_said(tmp_path):
+    """All else has a default: nobody asks from outside, and everybody is asked who he is."""
+    config = config_of(tmp_path, STORE)
+    assert config.store_url() == "sqlite:/x/y.db"
+    assert config.control_place == Place("127.0.0.1", 8600)
+    assert config.metadata_place is None
+    assert (config.timing, config.auth.required) == ("azure", True)
+
+
+def test_a_url_with_a_password_is_in_a_file_of_its_own(tmp_path):
+    """Its first line, and no other."""
+    (tmp_path / "url").write_text("postgresql://me:secret@db/x\nnotes\n")
+    config = config_of(tmp_path, f'[store]\nurl_file = "{tmp_path}/url"\n')
+    assert config.store_url() == "postgresql://me:secret@db/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "`store` is missing"),
+        ("[store]\n", "store: give one of `url` and `url_file`"),
+        ('[store]\nurl = "mysql:x"\n', "store.url is no memory:, sqlite:PATH or postgresql://…"),
+        ('[store]\nurl_file = "/nowhere"\n', "store.url_file: /nowhere cannot be read: No such"),
+        ("[stor]\n", "unknown key `stor`; did you mean `store`?"),
+        (STORE + "[control]\nlisten = 8600\n", "`control.listen` must be text, not a whole number"),
+        (STORE + '[control]\nlisten = "here"\n', "control.listen is 'here': give HOST:PORT"),
+        (STORE + '[log]\nlevel = "inf"\n', "`log.level` cannot be `inf`; did you mean `info`?"),
+        ('timing = "slow"\n' + STORE, "`timing` cannot be `slow`; choose among azure, dev"),
+        (STORE + "[retention]\naudit_days = 0\n", "`retention.audit_days` must be 1 or more"),
+        (STORE + "[metadata]\nrate_limit = 0\n", "`metadata.rate_limit` must be more than 0"),
+        (STORE + "[metadata]\nrate_limit = true\n", "must be a number with a point or text, not"),
+        (STORE + '[tls]\ncertificate = "/x"\n', "`tls.key` is missing"),
+        (STORE + '[tls]\ncertificate = "/x"\nkey = "/y"\n', "/x cannot be read: No such file"),
+        (STORE + CLUSTER, "cluster: several control planes need one PostgreSQL"),
+        (POSTGRES + CLUSTER + "[metadata]\n", "cluster and metadata exclude each other"),
+        (POSTGRES + '[cluster]\naddress = "cp1"\n', "cluster.address is no URL"),
+        (POSTGRES + CLUSTER + 'trust = "/x/ca"\n', "cluster.trust: /x/ca is not there"),
+        (STORE + '[driver]\noutcome = ["x"]\n', "is `kind = 'command'` meant?"),
+        (STORE + '[driver]\nkind = "command"\nstate_directory = "x"\n', "give an absolute path"),
+        (
+            STORE + '[driver]\nkind = "command"\n[driver.commands]\nreboot = ["/x/reboot"]\n',
+            "driver: /x/reboot is no program that may be run",
+        ),
+        (STORE + '[driver.commands]\nrebot = ["x"]\n', "`driver.commands` cannot be `rebot`; did"),
+    ],
+)
+def test_what_does_not_fit_is_said(tmp_path, text, complaint):
+    """With the name of the file and the key; a password is in no sentence."""
+    with pytest.raises(UsageError) as refused:
+        config_of(tmp_path, text)
+    assert complaint in str(refused.value)
+    assert str(refused.value).startswith(f"{tmp_path}/serve.toml: ")
+    assert "secret" not in str(refused.value)
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path):
+    """A line each."""
+    with pytest.raises(UsageError) as refused:
+        config_of(tmp_path, "[store]\n" + OPEN + '[metadata]\nlisten = "0.0.0.0:80"\n')
+    assert len(str(refused.value).splitlines()) == 3
+
+
+# ---- Who reaches it ----
+
+PROXY = "behind_proxy = true\n"
+NOBODY_ASKED = "[auth]\nrequired = false\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "has_tls", "missing"),
+    [
+        (OPEN, False, ["[tls]"]),
+        (OPEN + NOBODY_ASKED, False, ["[tls]", "[auth]"]),
+        (OPEN + NOBODY_ASKED, True, ["[auth]"]),
+        (OPEN, True, []),
+        (OPEN + PROXY, False, []),
+        (OPEN + PROXY + NOBODY_ASKED, False, []),
+        ('[control]\nlisten = "[::1]:8600"\n' + NOBODY_ASKED, False, []),
+    ],
+)
+def test_beyond_this_machine_it_needs_authentication_and_tls(tmp_path, text, has_tls, missing):
+    """Or somebody says that a proxy does it."""
+    text = STORE + text + (tls(tmp_path) if has_tls else "")
+    if not missing:
+        config_of(tmp_path, text)
+        return
+    with pytest.raises(UsageError) as refused:
+        config_of(tmp_path, text)
+    said = str(refused.value)
+    assert [table for table in ("[tls]", "[auth]") if f"`{table}`" in said] == missing
+    assert "`behind_proxy = true`" in said
+
+
+@pytest.mark.parametrize(
+    ("host", "routable"),
+    [
+        ("169.254.169.254", False),
+        ("127.0.0.9", False),
+        ("::1", False),
+        ("fe80::1%eth0", False),
+        ("localhost", False),
+        ("0.0.0.0", True),  # noqa: S104 - that is what is tested
+        ("::", True),
+        ("10.0.0.1", True),
+        ("192.0.2.1", True),
+        ("metadata.example.net", True),
+    ],
+)
+def test_metadata_is_not_served_to_other_networks_unasked(tmp_path, host, routable):
+    """A VM is known by its address, which anybody there could have."""
+    assert is_routable(host) is routable
+    where = f"[{host}]" if ":" in host else host
+    text = STORE + f'[metadata]\nlisten = "{where}:80"\n'
+    config_of(tmp_path, text + "routable = true\n")
+    if routable:
+        with pytest.raises(UsageError, match="routable = true"):
+            config_of(tmp_path, text)
+    else:
+        config_of(tmp_path, text)
+
+
+# ---- Reloading ----
+
+
+@pytest.fixture
+def _logs_as_they_were():
+    root, server = logging.getLogger(), logging.getLogger("uvicorn")
+    before = root.level, server.level, list(root.handlers)
+    yield
+    root.setLevel(before[0])
+    server.setLevel(before[1])
+    root.handlers[:] = before[2]
+
+
+@pytest.mark.usefixtures("_logs_as_they_were")
+def test_a_reload_reaches_the_endpoint_and_the_law(tmp_path):
+    """The rate of VMs, and how long what is over is remembered, in the fleet too."""
+    with serving() as served:
+        config = config_of(tmp_path, STORE + "[metadata]\n")
+        reload = Reload(tmp_path / "serve.toml", config, served.run, Entrance())
+        kept = "[retention]\njournal_days = 3\nhistory_days = 4\naudit_days = 5\n"
+        config_of(tmp_path, STORE + "[metadata]\nrate_limit = 2\n" + kept)
+        reload()
+        assert served.run.worker.rate_limit == rate_of(2, 10)
+        timing = served.run.service.fleet.timing
+        assert (timing.journal_days, timing.history_days) == (3, 4)
+        assert served.run.conductor.timing is timing
+        assert served.run.conductor.timing.audit_days == 5
+
+
+def test_what_is_reloaded_is_a_key_of_the_file():
+    """A key that was renamed is not forgotten here."""
+    keys = tomllib.loads((ROOT / "deploy" / "serve.toml").read_text())
+    keys["metadata"] = {"rate_limit": 5}
+    keys["control"]["names"] = []
+    for one in RELOADED:
+        table, _, key = one.partition(".")
+        assert not key or key in keys[table]
+        assert table in keys
+
+
+# ---- What is deployed ----
+
+
+def test_the_example_can_be_served(tmp_path):
+    """deploy/serve.toml, with its files in another place."""
+    text = (ROOT / "deploy" / "serve.toml").read_text()
+    for program in ("outcome", "discover", "pause", "reboot", "redeploy", "migrate"):
+        (tmp_path / program).touch(0o755)
+    for program in ("delete", "stop", "start", "deallocate"):
+        (tmp_path / program).touch(0o755)
+    made, key = certificate(tmp_path / "tls")
+    made.rename(tmp_path / "tls" / "fullchain.pem")
+    key.rename(tmp_path / "tls" / "key.pem")
+    (tmp_path / "tls" / "ca.pem").touch()
+    (tmp_path / "store-url").write_text("postgresql://me@db/x\n")
+    here = text.replace("/etc/fairnotice", str(tmp_path)).replace("/opt/cloud", str(tmp_path))
+    config = config_of(tmp_path, here)
+    assert config.cluster.address == "https://cp1.example.net:8600"
+    alone = here.partition("[cluster]")[0] + "[driver]" + here.partition("[driver]")[2]
+    assert config_of(tmp_path, alone).cluster is None
+
+
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None and "CI" not in os.environ,
+    reason="systemd-analyze is not installed",
+)
+@pytest.mark.parametrize("name", ["fairnotice", "fairnotice-endpoint"])
+def test_the_units_are_hardened_ones(tmp_path, name):
+    """No fault is found with them, and little that they leave open; planted ones are."""
+    unit = (ROOT / "deploy" / f"{name}.service").read_text("utf-8")
+    there = unit.replace("/usr/local/bin/fairnotice ", f"{sys.executable} -m fairnotice ")
+    path = tmp_path / f"{name}.service"
+
+    def analyzed(*words):
+        line = ["systemd-analyze", *words, str(path)]
+        ran = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603 - our own unit
+        return ran.returncode == 0 and not ran.stderr.strip()
+
+    # Of ten: nought is a unit that may do nothing, and most that there are have nine.
+    secure = ("security", "--offline=true", "--threshold=20")
+    path.write_text(there)
+    assert analyzed("verify")
+    assert analyzed(*secure)
+    path.write_text(there.replace("KillMode", "KilMode"))
+    assert not analyzed("verify")
+    path.write_text(there.replace("ProtectSystem=strict", "").replace("SystemCallFilter", "#"))
+    assert not analyzed(*secure)

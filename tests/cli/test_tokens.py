@@ -1,0 +1,197 @@
+"""Tokens and the audit by the command line: made, used, listed, revoked; over TLS too."""
+
+import socket
+import ssl
+import subprocess
+import threading
+from contextlib import contextmanager, suppress
+from functools import partial
+
+import pytest
+
+from fairnotice.cli import exits
+from fairnotice.stores.opening import open_store
+from tests.cli.typed import typed
+from tests.control.calling import serving
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """A control plane that wants tokens; the first was made straight in its store."""
+    url = f"sqlite:{tmp_path_factory.mktemp('store') / 'fleet.db'}"
+    first = typed("token", "create", "root", "--role", "admin", "--store", url)
+    assert first.code == exits.DONE
+    with serving(open_store(url), auth=True) as served:
+        control = f"http://{served.run.control}"
+
+        def type_as(token, *words, **more):
+            env = {"FAIRNOTICE_TOKEN": token} if token else {}
+            return typed(*words, url=more.pop("url", control), env=env | more)
+
+        type_as.root = first.out.strip()
+        type_as.store = url
+        type_as.place = served.run.control
+        yield type_as
+
+
+def made(guarded, *words):
+    """A new token's text."""
+    done = guarded(guarded.root, "token", "create", *words)
+    assert done.code == exits.DONE, done.err
+    return done.out.strip()
+
+
+def test_the_secret_is_alone_on_standard_output(guarded):
+    """So that it can be sent into a file; what is said about it is on standard error."""
+    done = guarded(guarded.root, "token", "create", "ann", "--role", "reader")
+    assert done.out.startswith("fairnotice_")
+    assert len(done.out.split()) == 1
+    assert "not shown again" in done.err
+    assert done.out.strip() not in done.err
+    assert guarded(done.out.strip(), "vm", "list").code == exits.DONE
+
+
+def test_without_a_token_that_counts_nothing_is_done(guarded):
+    """And it is said what is missing, and never what was given."""
+    for token in ("", "fairnotice_wrong", guarded.root[:-1] + "é", guarded.root[:-3] + "\x01zz"):
+        for words in (("vm", "list"), ("event", "watch"), ("audit",)):
+            done = guarded(token, *words)
+            assert done.code in (exits.REFUSED, exits.WRONG_USAGE)
+            assert "FAIRNOTICE_TOKEN" in done.err
+            assert guarded.root[-20:-4] not in done.err + done.out
+
+
+def test_a_user_is_told_what_is_not_his(guarded):
+    """By exit code and sentence; his own is restarted."""
+    user = made(guarded, "shop", "--role", "operator", "--scope", "availability-set:web")
+    assert guarded(user, "vm", "restart", "web-0").code == exits.DONE
+    refused = guarded(user, "vm", "restart", "db")
+    assert (refused.code, refused.err) == (
+        exits.REFUSED,
+        "This token may not do that, or there is nothing of the kind that it may see.\n",
+    )
+    listed = guarded(user, "vm", "list", "--json").json
+    assert {row["name"] for row in listed["items"]} == {"web-0", "web-1", "web-2"}
+    audit = guarded(guarded.root, "audit", "--who", "shop")
+    assert [line.split()[3] for line in audit.out.splitlines()[1:]] == ["403", "202"]
+    assert audit.out.count("POST /v1/vms:restart") == 2
+    assert guarded(user, "audit").code == exits.REFUSED
+
+
+def test_tokens_are_listed_and_revoked(guarded):
+    """By name or by id; a revoked one is still listed, and counts no longer."""
+    bob = made(guarded, "bob", "--role", "operator", "--expires-days", "90")
+    assert guarded(bob, "token", "list").code == exits.REFUSED
+    assert guarded(guarded.root, "token", "revoke", "bob").code == exits.DONE
+    assert guarded(bob, "vm", "list").code == exits.REFUSED
+    listed = guarded(guarded.root, "token", "list")
+    assert "revoked" in next(line for line in listed.out.splitlines() if "bob" in line)
+    assert bob not in listed.out
+    assert guarded(guarded.root, "token", "revoke", "nobody").code == exits.NOT_FOUND
+    again = guarded(guarded.root, "token", "create", "bob", "--role", "reader")
+    assert again.code == exits.REFUSED
+    assert "given once" in again.err
+
+
+def test_what_makes_no_sense_is_said_before_anything_is_asked(guarded):
+    """A role that there is not, days that are none, a store that is in use."""
+    for words in (("--role", "owner"), ("--role", "reader", "--expires-days", "soon")):
+        assert guarded(guarded.root, "token", "create", "x", *words).code == exits.WRONG_USAGE
+    in_use = typed("token", "list", "--store", guarded.store)
+    assert in_use.code == exits.REFUSED
+    assert "process" in in_use.err
+
+
+def test_the_secret_is_not_shown_by_config(guarded):
+    """It is a variable, and no setting."""
+    shown = guarded(guarded.root, "config", "show", "--json")
+    assert guarded.root not in shown.out + shown.err
+
+
+def test_a_token_is_not_sent_in_the_clear(guarded):
+    """To another machine it goes by https or not at all."""
+    done = guarded(guarded.root, "vm", "list", url="http://192.0.2.1:8600")
+    assert done.code == exits.WRONG_USAGE
+    assert "https" in done.err
+    assert guarded.root not in done.err
+
+
+# ---- TLS ----
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate for localhost, its key, and itself as the CA."""
+    folder = tmp_path_factory.mktemp("tls")
+    paths = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(  # noqa: S603 - our own line
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "2", "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=DNS:localhost"),
+            *("-out", str(paths[0]), "-keyout", str(paths[1])),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=20,
+    )
+    return paths
+
+
+@contextmanager
+def behind_tls(place, certificate, key):
+    """What a proxy does in front of a control plane: TLS outside, HTTP inside. Its port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def pump(source, target):
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def serve():
+        while True:
+            try:
+                plain, _ = listener.accept()
+            except OSError:
+                return
+            with (
+                suppress(OSError),
+                context.wrap_socket(plain, server_side=True) as outside,
+                socket.create_connection(place) as inside,
+            ):
+                up = threading.Thread(target=partial(pump, outside, inside), daemon=True)
+                up.start()
+                pump(inside, outside)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
+
+
+def test_a_control_plane_is_known_by_its_certificate(guarded, certificate, tmp_path):
+    """With the CA that signed it commands work, the feed too; without, nothing is sent."""
+    with behind_tls(guarded.place, *certificate) as port:
+        url = f"https://localhost:{port}"
+        ask = partial(guarded, guarded.root, url=url)
+        assert ask("vm", "list", "--ca", str(certificate[0])).code == exits.DONE
+        assert ask("vm", "list", FAIRNOTICE_CA=str(certificate[0])).code == exits.DONE
+        untrusted = ask("vm", "list")
+        assert untrusted.code == exits.UNREACHABLE
+        assert "--ca" in untrusted.err
+        other_name = guarded(
+            guarded.root, "vm", "list", "--ca", str(certificate[0]), url=f"https://127.0.0.1:{port}"
+        )
+        assert other_name.code == exits.UNREACHABLE
+        empty = tmp_path / "empty.pem"
+        empty.write_text("nothing\n")
+        for path in (empty, tmp_path / "nowhere.pem"):
+            wrong = ask("vm", "list", "--ca", str(path))
+            assert (wrong.code, str(path) in wrong.err) == (exits.WRONG_USAGE, True)

@@ -1,0 +1,76 @@
+"""One of several control planes in a process of its own, for tests that stop and kill it.
+
+`python -m tests.conductor.member FOLDER STORE_URL NUMBER` joins the others on this store. FOLDER is
+a disk that they share: each impact adds its key to FOLDER/ledger, and the epoch of whoever ordered
+it to FOLDER/epochs. It says its ports when it is ready to be asked:
+
+    {"control": 40001, "metadata": 40002}
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from fairnotice.clock import SystemClock
+from fairnotice.control.passing_on import Cluster
+from fairnotice.control.running import LOOPBACK, Place, Plan, listening, running
+from fairnotice.drivers.command.driver import CommandDriver
+from fairnotice.drivers.command.settings import CommandSettings
+from fairnotice.stores.opening import open_lease, open_store
+from fairnotice.words import ImpactKind
+from tests.conductor.victim import TIMING
+
+LEASE_SECONDS = 2.5
+
+
+def driver(folder):
+    """The operator's command writes down for whom it is done, takes a moment, and is done."""
+    deed = 'cd "$0"; echo "$FAIRNOTICE_KEY" >>ledger; echo "$FAIRNOTICE_EPOCH" >>epochs; sleep 0.05'
+    settings = CommandSettings(
+        commands=dict.fromkeys(ImpactKind, ("sh", "-c", deed, str(folder))),
+        state_directory=folder / "state",
+    )
+    return CommandDriver(settings, SystemClock())
+
+
+async def live(folder, url):
+    """Serve until told to end, and then resign."""
+    control = free_place()
+    address = f"http://{control}"
+    plan = Plan(
+        open_store(url),
+        driver(folder),
+        SystemClock(),
+        TIMING,
+        metadata=Place(LOOPBACK, 0),
+        control=control,
+        rate_limit=None,
+        cluster=Cluster(open_lease(url, address, LEASE_SECONDS)),
+    )
+    ending = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
+    async with running(plan) as run:
+        said = {"control": run.control.port, "metadata": run.metadata.port}
+        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.flush()
+        await ending.wait()
+
+
+def free_place():
+    """An address that is known before anything listens there: the others are told of it."""
+    with contextlib.closing(listening(Place(LOOPBACK, 0), "control")) as found:
+        return Place(LOOPBACK, found.getsockname()[1])
+
+
+if __name__ == "__main__":
+    _, where, store_url, number = sys.argv
+    logging.basicConfig(
+        level=logging.INFO, format=f"%(asctime)s {number} %(name)s %(message)s", stream=sys.stderr
+    )
+    uvloop.run(live(Path(where), store_url))

@@ -1,0 +1,84 @@
+"""Who asked for what is written down, whatever came of it; a flood of refusals is not."""
+
+import msgspec
+
+from fairnotice.control import audits
+from fairnotice.stores.memory import MemoryStore
+from fairnotice.stores.opening import open_store
+from tests.control.bearers import Bearers
+from tests.control.calling import serving
+
+
+def lines(asking, query=""):
+    """The audit, the newest first, in what is told of each."""
+    return asking.ask("admin", "get", f"/v1/audit{query}").json["items"]
+
+
+def test_what_was_asked_for_is_written_down(tmp_path):
+    """Who, from where, what, and what came of it; refusals too; and it outlives the process."""
+    url = f"sqlite:{tmp_path / 'fleet.db'}"
+    store = open_store(url)
+    with serving(store, auth=True) as served:
+        asking = Bearers(served, store)
+        accepted = asking.ask("operator", "post", "/v1/vms/web-0/restart").json
+        asking.ask("limited", "post", "/v1/vms/db/restart")
+        asking.ask(None, "get", "/v1/vms/%0Afaked")
+        asking.ask("operator", "get", "/v1/vms")
+        stranger, limited, operator = lines(asking)
+        assert (operator["name"], operator["path"]) == ("operator-1", "/v1/vms/web-0/restart")
+        assert (operator["status"], operator["operations"]) == (202, accepted["operations"])
+        assert operator["source"] == "127.0.0.1"
+        assert (limited["name"], limited["status"]) == ("user-1", 403)
+        assert (stranger["token"], stranger["path"]) == (None, "/v1/vms/%0Afaked")
+        assert lines(asking, "?who=user-1") == [limited]
+        assert lines(asking, f"?limit=1&after={limited['number']}") == [operator]
+        assert lines(asking, f"?since={stranger['at'].replace('+', '%2B')}")[0] == stranger
+        asking.ask("operator", "post", "/v1/vms/web-1/stop")
+    again = open_store(url)
+    assert [line.audited.path for line in again.audit(1)] == ["/v1/vms/web-1/stop"]
+    again.close()
+
+
+def test_what_fails_is_written_down_too(asking, monkeypatch):
+    """It may have been done: a fault of ours hides nobody."""
+
+    def planted(*_, **__):
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(asking.served.run.service, "cordon", planted)
+    assert asking.ask("operator", "post", "/v1/nodes/node-5/cordon").status == 500
+    newest = lines(asking)[0]
+    assert (newest["path"], newest["status"]) == ("/v1/nodes/node-5/cordon", 500)
+
+
+def test_a_flood_of_refusals_fills_nothing(monkeypatch):
+    """And hides nothing that was done; how many were left out is said."""
+    monkeypatch.setattr(audits, "REFUSALS_MAX", 3)
+    monkeypatch.setattr(audits, "REFUSALS_A_SECOND", 0.0)
+    store = MemoryStore()
+    with serving(store, auth=True) as served:
+        asking = Bearers(served, store)
+        for _ in range(10):
+            asking.ask("wrong", "get", "/v1/vms")
+        asking.ask("operator", "post", "/v1/vms/web-0/restart")
+        assert [line["status"] for line in lines(asking)] == [202, 401, 401, 401]
+        audit = served.run.auth.audits
+        monkeypatch.setattr(audits, "REFUSALS_A_SECOND", 1e9)
+        audit._refused_at -= 1
+        asking.ask("wrong", "get", "/v1/vms")
+        assert lines(asking)[0]["left_out"] == 7
+
+
+def test_the_secret_is_in_no_log(caplog):
+    """Nor in what is written down, whoever asks with it and however it ends."""
+    caplog.set_level("DEBUG")
+    store = MemoryStore()
+    with serving(store, auth=True) as served:
+        asking = Bearers(served, store)
+        for who in ("operator", "reader", "revoked"):
+            asking.ask(who, "post", "/v1/vms/web-0/restart")
+        lines(asking)
+        secrets = [text.rpartition("_")[2] for text in asking.texts.values()]
+    assert "/v1/vms/web-0/restart: 202, asked by operator-1" in caplog.text
+    written = caplog.text + str(msgspec.to_builtins(store.audit(100)))
+    assert [one for one in secrets if len(one) > 10 and one in written] == []

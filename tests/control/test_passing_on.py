@@ -1,0 +1,111 @@
+"""One control plane of several, over HTTP: what it passes on, and what it says when it cannot."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager, closing
+
+from fairnotice.clock import SystemClock
+from fairnotice.control.passing_on import PASSED_ON, REVISION, Cluster
+from fairnotice.control.peers import Peer
+from fairnotice.control.running import LOOPBACK, Place, Plan, running
+from fairnotice.drivers.simulated.driver import SimulatedDriver
+from fairnotice.stores.opening import open_lease, open_store
+from tests.conductor.orchestra import until
+
+LONG_SECONDS = 600.0
+FLEET = {"node": [{"name": "node-0"}], "vm": [{"name": "vm-0", "node": "node-0"}]}
+# Nobody listens there.
+NOWHERE = "http://127.0.0.1:1"
+
+
+@asynccontextmanager
+async def control_plane(url, address):
+    """One of several on this database, reached by a peer."""
+    clock = SystemClock()
+    plan = Plan(
+        open_store(url),
+        SimulatedDriver(clock),
+        clock,
+        metadata=Place(LOOPBACK, 0),
+        control=Place(LOOPBACK, 0),
+        cluster=Cluster(open_lease(url, address, 1.0)),
+    )
+    async with running(plan) as run:
+        peer = Peer(f"http://{run.control}")
+        try:
+            yield run, peer
+        finally:
+            await peer.close()
+
+
+@asynccontextmanager
+async def deaf(*, hangs_up=True):
+    """Somebody who listens and answers nothing; whether he hangs up at once, or in the end."""
+    ending = asyncio.Event()
+
+    async def listen(reader, writer):
+        await reader.read(1)
+        if not hangs_up:
+            await ending.wait()
+        writer.close()
+
+    async with await asyncio.start_server(listen, LOOPBACK, 0) as server:
+        yield f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
+        ending.set()
+
+
+async def put(peer, *headers, **more):
+    """Declare a fleet: the answer, and what it says in words."""
+    body = json.dumps(FLEET).encode()
+    answer = await peer.ask("PUT", "/v1/fleet", headers=headers, body=body, **more)
+    return answer, json.loads(answer.body).get("detail", "")
+
+
+def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
+    """Nothing was done where that is known; where it is not, that is said too."""
+
+    async def story():
+        open_store(postgres_url).close()
+        with closing(open_lease(postgres_url, NOWHERE, LONG_SECONDS)) as other:
+            assert other.take(other.look()) == 1
+            async with control_plane(postgres_url, "http://here") as (run, peer):
+                await until(lambda: run.conductor.leader is not None)
+                health = json.loads((await peer.ask("GET", "/readyz")).body)
+                assert health["ready"]
+                assert (health["leading"], health["leader"]) == (False, NOWHERE)
+                assert (await peer.ask("GET", "/v1/vms")).status == 200
+
+                answer, said = await put(peer)
+                assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+                assert f"at {NOWHERE} leads and cannot be reached. Nothing was done" in said
+                _, said = await put(peer, (PASSED_ON, "1"))
+                assert "passed on to one that does not lead. Nothing was done" in said
+
+                async with deaf() as address:
+                    other.address = address
+                    assert other.take(other.look()) == 2
+                    await until(lambda: run.conductor.leader.address == address)
+                    _, said = await put(peer)
+                    assert "It may have been done: look before you repeat it" in said
+                    _, said = await put(peer, ("Idempotency-Key", "k"))
+                    assert "same Idempotency-Key, it is not done twice" in said
+
+                async with deaf(hangs_up=False) as address:
+                    other.address = address
+                    assert other.take(other.look()) == 3
+                    await until(lambda: run.conductor.leader.address == address)
+                    asked = asyncio.ensure_future(put(peer, seconds=60.0))
+                    await asyncio.sleep(0.1)
+                    other.resign()
+                    answer, said = await asked
+                    assert answer.status == 503
+                    assert f"{address} leads and cannot be reached. It may have been done" in said
+                await until(lambda: run.conductor.leading)
+                answer, _ = await put(peer)
+                assert answer.status == 200
+                assert int(answer.headers[REVISION]) == run.conductor.feed.revision
+                text = (await peer.ask("GET", "/metrics")).body.decode()
+                assert "fairnotice_leading 1\n" in text
+                assert "fairnotice_epoch 4\n" in text
+
+    asyncio.run(story())
