@@ -14,6 +14,7 @@ from bench import (
     guest_agent,
     kit,
     memory,
+    nodes,
     rollouts,
     single_vm,
 )
@@ -92,6 +93,14 @@ def several(*, quick: bool) -> Iterator[Number | LeftOut]:
         yield from cloud.measure(rounds=5, changes=500, takeovers=11)
 
 
+def endpoints_of_nodes(*, quick: bool) -> Iterator[Number | LeftOut]:
+    """What one endpoint per node costs, there and at the control plane."""
+    if quick:
+        yield from nodes.measure(vms=10_000, rounds=3, followers=100, seconds=10)
+    else:
+        yield from nodes.measure(vms=100_000, rounds=5, followers=500, seconds=30)
+
+
 PARTS = {
     "law": law,
     "endpoint": metadata_endpoint,
@@ -100,6 +109,7 @@ PARTS = {
     "kit": test_kit,
     "guest": guest_side,
     "cloud": several,
+    "nodes": endpoints_of_nodes,
 }
 
 

@@ -11,6 +11,7 @@
     │   ├── JournalMoved        the journal holds what this process does not know of
     │   ├── AgentRuns           in a VM: another agent is at work
     │   ├── JournalDamaged      in a VM: the agent's journal says less than was done
+    │   ├── endpoint.passing.Refused  a control plane has said no to a node's endpoint
     │   └── RendezvousFailed    in a VM: where the VMs of an event meet cannot be reached
     ├── ClientError           in a VM: the metadata service did not give what it was asked for
     │   ├── NoEndpoint          none was found

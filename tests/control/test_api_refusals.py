@@ -54,6 +54,8 @@ def test_every_address_with_a_name_says_404(looked_at):
     """Nothing is done for a name that nobody has."""
     bodies = {
         "scale-in": {"count": 1},
+        "/v1/endpoints/{name}/approve": {"vm": "db", "events": [NOWHERE]},
+        "enable": {"scope": "vm:db"},
         "postpone": {"not_before": in_minutes(60)},
         "/v1/scale-sets/{name}": {"terminate_notice_minutes": 5},
         "/v1/scopes/{name}": {"automatically_approve": []},

@@ -23,6 +23,7 @@ OWN = ("web-0", "web-1", "web-2")
 LOOK_AND_CHANGE = {
     "audit": ("admin", "admin"),
     "backup": ("admin", None),
+    "endpoints": ("reader", "operator"),
     "events": ("reader", "operator"),
     "faults": ("reader", "operator"),
     "feed": ("reader", None),
@@ -47,6 +48,8 @@ def head(path):
 def needed(method, path):
     """The least role that may ask there; a new kind of address is a KeyError here."""
     look, change = LOOK_AND_CHANGE[head(path)]
+    if head(path) == "endpoints" and (method == "post" or path.endswith("/feed")):
+        return "endpoint"
     return look if method == "get" or path == "/v1/fleet/difference" else change
 
 
@@ -67,7 +70,7 @@ def test_every_address_is_for_its_role_and_larger_ones(asking):
     """And is refused to smaller ones, to endpoints, and to strangers; before a body is read."""
     wrong = []
     for method, path in operations():
-        least = ROLES.index(needed(method, path))
+        least = (*ROLES, "endpoint").index(needed(method, path))
         for who in (*ROLES, "endpoint", "limited", "limited reader"):
             answer = asking.ask(who, method, url_of(path), None if method == "get" else b"{")
             role = {"limited": "operator", "limited reader": "reader"}.get(who, who)
@@ -78,6 +81,18 @@ def test_every_address_is_for_its_role_and_larger_ones(asking):
             if (answer.status in (401, 403)) == may:
                 wrong.append((who, method, path, answer.status))
     assert wrong == []
+
+
+def test_what_an_endpoint_says_is_its_own(asking):
+    """Of its own node it may say everything, of others nothing; nobody else may, for any node."""
+    said = [path for method, path in operations() if needed(method, path) == "endpoint"]
+    assert len(said) > 4
+    for path in said:
+        method = "head" if path.endswith("/feed") else "post"
+        for who, name in (("endpoint", "node-1"), ("operator", "node-0"), ("admin", "node-0")):
+            assert asking.ask(who, method, url_of(path, name), b"{").status == 403, (who, path)
+        own = asking.ask("endpoint", method, url_of(path, "node-0"), b"{")
+        assert own.status == (200 if method == "head" else 400), path
 
 
 def test_a_stranger_is_told_the_same_everywhere(asking):

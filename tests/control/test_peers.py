@@ -2,6 +2,9 @@
 
 import asyncio
 import re
+import shutil
+import ssl
+import subprocess
 
 import pytest
 
@@ -15,12 +18,13 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 class Far:
     """A server of the test: each connection is given to `play`, and what it was sent is kept."""
 
-    def __init__(self, *plays):
+    def __init__(self, *plays, context=None):
+        self.context = context
         self.plays = list(plays)
         self.heard: list[bytes] = []
 
     async def __aenter__(self):
-        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.context)
         port = self.server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         return self
@@ -216,3 +220,35 @@ def test_a_line_end_cannot_be_smuggled_into_a_request():
     """A header or path is one line."""
     with pytest.raises(UsageError, match="line end"):
         asyncio.run(Peer("http://127.0.0.1:1").ask("GET", "/", headers=[("A", "b\r\nC: d")]))
+
+
+def certified(folder):
+    """A certificate for 127.0.0.1 that signs itself, and its key."""
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
+    command += ["ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=peer"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True, timeout=20)  # noqa: S603
+    return certificate, key
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_a_certificate_is_believed_where_it_is_trusted_and_nowhere_else(tmp_path):
+    """Over TLS the peer has to show who it is; a stranger is an Unavailable that says why."""
+    certificate, key = certified(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def story():
+        async with Far([HELLO], [HELLO], context=context) as far:
+            url = far.url.replace("http:", "https:")
+            trust = ssl.create_default_context(cafile=str(certificate))
+            trusting = Peer(url, trust=trust)
+            answer = await trusting.ask("GET", "/")
+            await trusting.close()
+            with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+                await Peer(url).ask("GET", "/")
+            return answer
+
+    assert asyncio.run(asyncio.wait_for(story(), 20)).body == b"hello"

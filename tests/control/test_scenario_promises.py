@@ -99,6 +99,7 @@ def an_event(**more):
         "approvals": [],
         "seen": [],
         "never_seen": [],
+        "unconfirmed": [],
         "reason": "",
     }
     return shapes.Event(**{**row, **more})

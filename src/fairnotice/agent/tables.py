@@ -34,6 +34,10 @@ class Table:
     def __contains__(self, key: str) -> bool:
         return key in self._values
 
+    def peek(self, key: str) -> object:
+        """What is there, whatever it is, and asked for by it; None where nothing is."""
+        return self._value(key, None)
+
     def refuse(self, sentence: str) -> UsageError:
         """The error that says so of this table; to be raised."""
         return UsageError(f"{self.where}: {sentence}")

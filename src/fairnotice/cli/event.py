@@ -15,6 +15,7 @@ from fairnotice.cli.session import Session
 SEVERAL = """its id, or how that begins. Of several events each is asked for by itself, in this
 order; with --json the answers are then a list, each with its name and error"""
 TOO_LATE = {"Started": "has started", "Completed": "is over", "Canceled": "is canceled"}
+DONE = {"approve": "approved", "cancel": "canceled", "release": "released"}
 STATUSES = ("Scheduled", "Started", "Completed", "Canceled")
 
 
@@ -66,6 +67,10 @@ def _add_deciding(commands: Subparsers) -> None:
     summary = "take back the operation of an event, with all its events"
     cancel = leaf(commands, "cancel", partial(_do, "cancel"), summary, lines)
     names(cancel, "events", what=SEVERAL)
+    lines = ("fairnotice event release 2B9C",)
+    summary = "do not wait for endpoints that have not confirmed it"
+    release = leaf(commands, "release", partial(_do, "release"), summary, lines)
+    names(release, "events", what=SEVERAL)
     lines = (
         "fairnotice event postpone 2B9C --by 30m",
         "fairnotice event postpone 2B9C --to 2026-01-31T22:00Z",
@@ -93,11 +98,23 @@ def _list(session: Session) -> int:
             shown.say(shown.events(found["items"], session.clock.wall()))
         else:
             shown.say(shown.dim("No events." if status else "Nothing is announced or under way."))
+        _say_who_is_held(found["items"])
         if over:
             more = f"{shown.counted(over, 'event')} of the last day, over: "
             shown.hint(f"{more}fairnotice event list --all")
 
     return session.show(found, picture)
+
+
+def _say_who_is_held(events: list[dict[str, Any]]) -> None:
+    """Name the endpoints for which events wait, since none of them starts without."""
+    held = [event for event in events if event["unconfirmed"]]
+    nodes = dict.fromkeys(node for event in held for node in event["unconfirmed"])
+    if held:
+        shown.note(
+            f"{shown.counted(len(held), 'event')} not confirmed by {shown.listed(nodes)}: held "
+            "until its endpoint shows them, or fairnotice event release ID"
+        )
 
 
 def _event(session: Session) -> str:
@@ -123,6 +140,7 @@ def _picture(session: Session, event: dict[str, Any]) -> None:
             ("first seen", shown.listed(seen)),
             ("never seen", shown.listed(event["never_seen"])),
             ("approved by", shown.listed(by)),
+            ("not confirmed by", shown.listed(event["unconfirmed"])),
             ("started", shown.when(event["started_at"], now)),
             ("gone", shown.when(event["gone_at"], now)),
             ("notice", notice(event)),
@@ -192,7 +210,7 @@ def _do(what: str, session: Session) -> int:
     def tell(done: list[str], result: dict[str, Any]) -> None:
         for name in done:
             event = session.remote.get("v1", "events", name)
-            words = f"{shown.short(name)} {'approved' if what == 'approve' else 'canceled'}"
+            words = f"{shown.short(name)} {DONE[what]}"
             shown.say(shown.title(words, headline(event)))
         for warning in result["warnings"]:
             shown.note(warning)

@@ -76,6 +76,10 @@ def add(subparsers: Subparsers) -> None:
     lines = ("fairnotice node show node-0",)
     show = leaf(commands, "show", _show, "one node, its VMs and what is live there", lines)
     names(show, "nodes", many=False)
+    lines = ("fairnotice node forget-endpoint node-0",)
+    summary = "a node has no endpoint of its own any more: wait for it no longer"
+    forget = leaf(commands, "forget-endpoint", _forget_endpoint, summary, lines)
+    names(forget, "nodes", many=False)
     for what, deed in DEEDS.items():
         parser = leaf(commands, what, partial(_do, what), deed.summary, deed.examples)
         names(parser, "nodes")
@@ -154,6 +158,7 @@ def _picture(session: Session, node: dict[str, Any]) -> None:
             ("fault domain", str(node["fault_domain"])),
             ("slots", f"{node['used']} of {node['capacity']} used"),
             ("VMs", shown.listed(node["vms"])),
+            ("endpoint", _endpoint(session, node)),
         ),
     )
     for name in node["operations"]:
@@ -163,7 +168,28 @@ def _picture(session: Session, node: dict[str, Any]) -> None:
         operation.events(session, live)
 
 
+def _endpoint(session: Session, node: dict[str, Any]) -> str | None:
+    """How the node's endpoint is, where it has one of its own."""
+    if not node["endpoint"]:
+        return None
+    found = session.remote.get("v1", "endpoints", node["name"])
+    follows = "follows" if found["connected"] else "does not follow this control plane"
+    words = [follows]
+    if found["heard_at"] is not None:
+        words.append(f"reported {shown.at(found['heard_at'], session.clock.wall())}")
+    if found["unconfirmed"]:
+        words.append(f"has not confirmed {shown.counted(len(found['unconfirmed']), 'event')}")
+    return ", ".join(words)
+
+
 # ---- Doing ----
+
+
+def _forget_endpoint(session: Session) -> int:
+    name = session.options.name
+    session.remote.get("v1", "endpoints", name)
+    result = session.remote.delete("v1", "endpoints", name)
+    return session.show(result, lambda _: shown.say(f"Nothing waits for the endpoint of {name}."))
 
 
 def _do(what: str, session: Session) -> int:

@@ -22,10 +22,10 @@ from fairnotice.control.limits import Reach
 from fairnotice.control.openapi import openapi
 from fairnotice.control.route import After, Call, Memory, Route
 from fairnotice.control.routes import ROUTES
-from fairnotice.control.service import Service, Who
+from fairnotice.control.service import Service, Who, named
 from fairnotice.engine import Refusal
 from fairnotice.engine.tables import known_key
-from fairnotice.errors import Unavailable
+from fairnotice.errors import Unavailable, UnknownName
 from fairnotice.words import TokenRole
 
 BODY_BYTES_MAX = 1024 * 1024
@@ -49,14 +49,17 @@ def application(
     conductor = service.conductor
     keys = Keys(lambda: conductor.now().wall, conductor.timing.remembered_seconds)
     document = openapi(ROUTES)
+    ending = ending or asyncio.Event()
     addresses = [
         *(
             Address(route.path, _endpoint(service, route, keys), methods=[route.method])
             for route in ROUTES
         ),
+        _only_for(TokenRole.READER, Address("/v1/feed", _feed(service, ending), methods=["GET"])),
         _only_for(
-            TokenRole.READER,
-            Address("/v1/feed", _feed(service, ending or asyncio.Event()), methods=["GET"]),
+            TokenRole.ENDPOINT,
+            Address("/v1/endpoints/{name}/feed", _node_feed(service, ending), methods=["GET"]),
+            Reach.NOTHING,
         ),
         _only_for(
             TokenRole.READER,
@@ -276,19 +279,42 @@ def _feed(service: Service, ending: asyncio.Event) -> Endpoint:
             asked = _query(request, After)
         except _Refused as refused:
             return problems.said(refused.found)
-        media_type = "application/x-ndjson"
-        if request.method == "HEAD":
-            return Response(media_type=media_type)
-        feed = service.conductor.feed
-        if feed.cut_off:
-            why = "this control plane has lost the journal. Follow another, or try again later."
-            return problems.said(problems.problem("unavailable", 503, f"There is no feed: {why}"))
-        caller: Caller = request.scope.get(CALLER, ANYBODY)
-        endings = [one for one in (ending, caller.ended) if one is not None]
-        lines = feed_lines(feed, asked.after, *endings)
-        return StreamingResponse(_encoded(lines), media_type=media_type)
+        lines = feed_lines(service.conductor.feed, asked.after, *_endings(request, ending))
+        return _stream(service, request, _encoded(lines))
 
     return endpoint
+
+
+def _node_feed(service: Service, ending: asyncio.Event) -> Endpoint:
+    """What the endpoint of one node follows (docs/reference/node-feed.md)."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            node = named("node", service.fleet.nodes, request.path_params["name"]).name
+        except UnknownName as error:
+            found = problems.of_error(error)
+            assert found is not None
+            return problems.said(found)
+        endings = _endings(request, ending)
+        return _stream(service, request, service.endpoints.follow(node, *endings))
+
+    return endpoint
+
+
+def _endings(request: Request, ending: asyncio.Event) -> list[asyncio.Event]:
+    """What ends a stream: the end of this process, and that of the token it was opened with."""
+    caller: Caller = request.scope.get(CALLER, ANYBODY)
+    return [one for one in (ending, caller.ended) if one is not None]
+
+
+def _stream(service: Service, request: Request, lines: AsyncIterator[bytes]) -> Response:
+    media_type = "application/x-ndjson"
+    if request.method == "HEAD":
+        return Response(media_type=media_type)
+    if service.conductor.feed.cut_off:
+        why = "this control plane has lost the journal. Follow another, or try again later."
+        return problems.said(problems.problem("unavailable", 503, f"There is no feed: {why}"))
+    return StreamingResponse(lines, media_type=media_type)
 
 
 async def _encoded(lines: AsyncIterator[shapes.Line]) -> AsyncIterator[bytes]:

@@ -10,7 +10,7 @@ A commit costs a few dictionary look-ups for each event and operation in it.
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.engine import Fleet, changes
 from fairnotice.engine.changes import Change
-from fairnotice.metadata.metrics import CONTENT_TYPE
+from fairnotice.metadata.metrics import CONTENT_TYPE, escaped
 from fairnotice.metadata.metrics import exposition as endpoint_exposition
 from fairnotice.metadata.worker import Worker
 from fairnotice.model import Event, Operation
@@ -54,6 +54,8 @@ class Tally:
     def __init__(self, conductor: Conductor, clock: Clock) -> None:
         self._conductor = conductor
         self._clock = clock
+        # How many endpoints of nodes follow here.
+        self.followers: Callable[[], int] = lambda: 0
         # Where each known event is, so that a change of it moves one count.
         self._where: dict[str, tuple[EventType, EventStatus]] = {}
         self.events: Counter[tuple[EventType, EventStatus]] = Counter()
@@ -178,6 +180,11 @@ class Tally:
             oldest[event.type] = max(oldest[event.type], age)
         return oldest
 
+    @property
+    def fleet(self) -> Fleet:
+        """The state as it was last committed."""
+        return self._conductor.fleet
+
 
 def _unseen_count(event: Event) -> int:
     seen = {first.vm for first in event.seen}
@@ -209,6 +216,7 @@ def _line(name: str, labels: Labels, value: float) -> str:
 def _metrics(tally: Tally) -> Iterator[Metric]:
     yield from _of_events(tally)
     yield from _of_promises(tally)
+    yield from _of_endpoints(tally)
     yield Metric(
         "fairnotice_operations_total",
         "counter",
@@ -271,6 +279,25 @@ def _of_events(tally: Tally) -> Iterator[Metric]:
         "gauge",
         "Seconds to the next NotBefore that a VM named has not seen; absent where there is none.",
         [("", (("type", kind),), left) for kind, left in tally.seconds_until_unseen().items()],
+    )
+
+
+def _of_endpoints(tally: Tally) -> Iterator[Metric]:
+    fleet = tally.fleet
+    for name, meaning, value in (
+        ("endpoints", "Nodes whose endpoint has joined.", len(fleet.endpoints)),
+        ("endpoints_following", "Endpoints that follow this control plane.", tally.followers()),
+    ):
+        yield Metric(f"fairnotice_{name}", "gauge", meaning, [("", (), value)])
+    yield Metric(
+        "fairnotice_endpoint_unconfirmed_events",
+        "gauge",
+        "Events that a node's endpoint has not said it shows; absent where there is none.",
+        [
+            ("", (("node", escaped(node)),), len(events))
+            for node, events in fleet.unconfirmed_on_node.items()
+            if events
+        ],
     )
 
 

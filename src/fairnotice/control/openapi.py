@@ -42,6 +42,7 @@ def openapi(routes: Iterable[Route]) -> bytes:
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
     paths["/v1/feed"] = {"get": _feed(schemas)}
+    paths["/v1/endpoints/{name}/feed"] = {"get": _node_feed(schemas)}
     document = {
         "openapi": "3.1.0",
         "info": {
@@ -162,5 +163,20 @@ def _feed(schemas: Schemas) -> dict[str, Any]:
         "responses": {
             "200": {"description": "A stream that does not end.", "content": content},
             **{str(status): _problem(status, schemas) for status in (401, 403, 422, 503)},
+        },
+    }
+
+
+def _node_feed(schemas: Schemas) -> dict[str, Any]:
+    # Lines of several kinds, more to come: docs/reference/node-feed.md has them.
+    content = {"application/x-ndjson": {"schema": {"type": "object"}}}
+    return {
+        "operationId": "get-endpoints-one-feed",
+        "summary": "What the endpoint of this node shows, as it changes: one fact per line.",
+        "parameters": [_parameter("name", "path", {"type": "string"})],
+        "x-fairnotice-role": TokenRole.ENDPOINT,
+        "responses": {
+            "200": {"description": "A stream that does not end.", "content": content},
+            **{str(status): _problem(status, schemas) for status in (401, 403, 404, 503)},
         },
     }

@@ -3,6 +3,7 @@
 from fairnotice.control.route import Route
 from fairnotice.control.routes_access import ACCESS_ROUTES
 from fairnotice.control.routes_backup import BACKUP_ROUTES
+from fairnotice.control.routes_endpoints import ENDPOINT_ROUTES
 from fairnotice.control.routes_events import EVENT_ROUTES
 from fairnotice.control.routes_fleet import FAULT_ROUTES, FLEET_ROUTES
 from fairnotice.control.routes_nodes import NODE_ROUTES, ROLLOUT_ROUTES
@@ -11,6 +12,7 @@ from fairnotice.control.routes_vms import SET_ROUTES, VM_ROUTES
 ROUTES: tuple[Route, ...] = (
     *VM_ROUTES,
     *NODE_ROUTES,
+    *ENDPOINT_ROUTES,
     *SET_ROUTES,
     *EVENT_ROUTES,
     *ROLLOUT_ROUTES,

@@ -39,6 +39,7 @@ from fairnotice.stores.store import Store
 LOOPBACK = "127.0.0.1"
 # At an end, how long it is waited for what VMs have asked, and for what they were shown.
 LAST_REPORT_SECONDS = 5.0
+UNTAKEN_MILLISECONDS = 30_000
 # For whoever starts a second service on one machine: neither its ports nor its store are shared.
 BESIDE = (
     "To run another beside it: "
@@ -109,6 +110,7 @@ class Running:
         self.auth = Auth(conductor.ask_store, clock)
         faults = None if worker is None else worker.faults
         self.service = Service(conductor, faults=faults, auth=self.auth)
+        self.tally.followers = self.service.endpoints.feeds.__len__
         # None where no VM is answered in this process.
         self.serving = serving
         self.worker = worker
@@ -211,6 +213,8 @@ def listening(place: Place, what: str) -> socket.socket:
     # and whoever keeps one waits 40 ms for each answer after the first.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Its connections have it too: whoever follows a feed and takes nothing of it is let go.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_MILLISECONDS)
     try:
         sock.bind(place)
         sock.listen(1024)

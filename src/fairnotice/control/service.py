@@ -13,6 +13,7 @@ from uuid import uuid4
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.control import shapes, stories, views
 from fairnotice.control.admission import Auth
+from fairnotice.control.endpoints import Endpoints
 from fairnotice.control.misfits import nearest
 from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
@@ -113,6 +114,7 @@ class Service:
     ) -> None:
         self.conductor = conductor
         self._auth = auth
+        self.endpoints = Endpoints(conductor)
         # Those of the endpoint in this process, where there is one.
         self._faults = faults
         self._new_id = new_id or _new_guid

@@ -95,6 +95,8 @@ class Node(Shape):
     used: int
     vms: list[str]
     operations: list[str]
+    # Whether it has an endpoint of its own, for which events wait.
+    endpoint: bool
 
 
 class Scope(Shape):
@@ -163,6 +165,8 @@ class Event(Shape):
     seen: list[Seen]
     never_seen: list[str]
     reason: str
+    # Nodes whose endpoint has not said that it shows the event: unapproved, it waits for them.
+    unconfirmed: list[str]
 
 
 class Impact(Shape):

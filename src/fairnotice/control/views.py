@@ -7,6 +7,7 @@ from datetime import timedelta
 from fairnotice.control import shapes
 from fairnotice.engine import Fleet
 from fairnotice.engine.answers import Accepted, Decision, Forecast
+from fairnotice.engine.approval import held_by
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import impact_key
 from fairnotice.engine.notice import least_notice_seconds
@@ -67,6 +68,7 @@ def node(fleet: Fleet, row: Node) -> shapes.Node:
         used=fleet.used_slots(row.name),
         vms=list(fleet.vms_on_node.get(row.name, ())),
         operations=list(fleet.operations_on_node.get(row.name, ())),
+        endpoint=row.name in fleet.endpoints,
     )
 
 
@@ -137,6 +139,7 @@ def event(row: Event) -> shapes.Event:
         seen=[shapes.Seen(vm=seen.vm, at=seen.at) for seen in row.seen],
         never_seen=[name for name in row.resources if name not in seen_by],
         reason=row.reason,
+        unconfirmed=list(held_by(row)) if row.scheduled else [],
     )
 
 

@@ -10,8 +10,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Sample = tuple[dict[str, str], float]
 
-# A VM may have any name.
+# A VM or a node may have any name.
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+def escaped(text: str) -> str:
+    """A name as it stands in a label."""
+    return text.translate(_ESCAPED)
 
 
 def exposition(worker: Worker) -> str:
@@ -71,7 +76,7 @@ def _seen_lately(worker: Worker) -> int:
 
 
 def _line(name: str, labels: dict[str, str], value: float) -> str:
-    inside = ",".join(f'{label}="{text.translate(_ESCAPED)}"' for label, text in labels.items())
+    inside = ",".join(f'{label}="{escaped(text)}"' for label, text in labels.items())
     # Exact: a counter that is rounded to six digits jumps.
     written = str(int(value)) if value == int(value) else repr(value)
     return f"{name}{{{inside}}} {written}" if inside else f"{name} {written}"

@@ -1,0 +1,72 @@
+"""`fairnotice endpoint`: the metadata endpoint of one node, fed by control planes elsewhere."""
+
+import argparse
+import asyncio
+import signal
+from pathlib import Path
+
+import uvloop
+
+from fairnotice.cli import exits
+from fairnotice.cli.logs import log_to_standard_error
+from fairnotice.cli.parsing import Subparsers, examples
+from fairnotice.clock import SystemClock
+from fairnotice.endpoint.config import FILE, Config, read
+from fairnotice.endpoint.running import Running, running
+from fairnotice.systemd import tell_systemd
+
+EXAMPLES = (
+    "fairnotice endpoint                              # as /etc/fairnotice/endpoint.toml says",
+    "fairnotice endpoint --config node-7.toml --check # say what is wrong with it, start nothing",
+)
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "endpoint",
+        help="only the metadata endpoint, one per node",
+        description="Serve the VMs of this node, as control planes elsewhere say, until SIGTERM.",
+        epilog=examples(EXAMPLES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", metavar="FILE", type=Path, default=FILE, help=f"default {FILE}")
+    parser.add_argument("--check", action="store_true", help="read the file and start nothing")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the endpoint until it is told to end; the exit code."""
+    config = read(arguments.config)
+    config.token()
+    if arguments.check:
+        print(f"{arguments.config} is as it should be.")
+        return exits.DONE
+    log_to_standard_error(config.logging.format, config.logging.level)
+    uvloop.run(serve(config))
+    return exits.DONE
+
+
+async def serve(config: Config) -> None:
+    """Serve until somebody ends it politely."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    async with running(config, SystemClock()) as endpoint:
+        ready = asyncio.ensure_future(endpoint.ready.wait())
+        over = asyncio.ensure_future(ended.wait())
+        await asyncio.wait((ready, over), return_when=asyncio.FIRST_COMPLETED)
+        if ready.done():
+            tell_systemd("READY=1")
+            print(_where(config, endpoint), flush=True)
+        await over
+        ready.cancel()
+        tell_systemd("STOPPING=1")
+
+
+def _where(config: Config, endpoint: Running) -> str:
+    said = f"serving the VMs of {config.node} on {config.metadata[0]}:{endpoint.port}"
+    if config.metrics is not None:
+        said += f", metrics on {config.metrics[0]}:{endpoint.metrics_port}"
+    return said

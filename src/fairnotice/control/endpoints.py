@@ -1,0 +1,169 @@
+"""What the endpoints of nodes may ask of the control plane: each for the VMs of its own node.
+
+Whoever has stolen an endpoint's token can say what he likes about that node's VMs, and nothing of
+any other's: what a report says of others is passed over, and an approval for them is refused.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+
+from fairnotice.conductor.conductor import Conductor
+from fairnotice.control import endpoint_shapes as shapes
+from fairnotice.control.node_feeds import NodeFeeds
+from fairnotice.control.serving import unknown_events
+from fairnotice.engine import Fleet, Refusal
+from fairnotice.engine.commands import (
+    Approve,
+    Command,
+    Confirm,
+    Heard,
+    JoinEndpoint,
+    LeaveEndpoint,
+    ReportServed,
+    ReportUnserved,
+    SeenBy,
+)
+from fairnotice.engine.refusal import Code
+from fairnotice.model import Endpoint, Requester
+from fairnotice.words import Role
+
+ASK_THERE = "Ask the endpoint of the node where it is."
+
+
+class Endpoints:
+    """The endpoints of one control plane."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+        self.feeds = NodeFeeds(conductor.feed)
+        # When each last reported here.
+        self.heard_at: dict[str, datetime] = {}
+
+    # ---- Looking ----
+
+    def all(self, rows: Iterable[Endpoint]) -> Iterable[shapes.Endpoint]:
+        """These endpoints, as they are shown."""
+        return map(self.shown, rows)
+
+    def shown(self, row: Endpoint) -> shapes.Endpoint:
+        """One endpoint."""
+        fleet = self._conductor.fleet
+        return shapes.Endpoint(
+            node=row.node,
+            confirmed_revision=row.confirmed_revision,
+            unconfirmed=list(fleet.unconfirmed_on_node.get(row.node, ())),
+            connected=self.feeds.is_connected(row.node),
+            heard_at=self.heard_at.get(row.node),
+        )
+
+    def follow(self, node: str, *endings: asyncio.Event) -> AsyncIterator[bytes]:
+        """The feed of this node, until one of these is set."""
+        return self.feeds.follow(node, *endings)
+
+    # ---- What they say ----
+
+    async def join(self, node: str) -> shapes.Heeded | Refusal:
+        """From now on events for VMs of this node wait until its endpoint shows them."""
+        self._hear(node)
+        return await self._told(JoinEndpoint(node=node))
+
+    async def leave(self, node: str) -> shapes.Heeded | Refusal:
+        """The endpoint is taken away for good; nobody waits for it any more."""
+        self.heard_at.pop(node, None)
+        return await self._told(LeaveEndpoint(node=node))
+
+    async def enable(self, node: str, scope: str) -> shapes.Heeded | Refusal:
+        """A VM of the node is about to be answered for the first time: durable, then shown."""
+        self._hear(node)
+        if scope not in _Here(self._conductor.fleet, node).scopes:
+            return _elsewhere(f"No VM of {scope}", node)
+        heard = (Heard(scope, self._conductor.now().wall),)
+        return await self._told(ReportServed(heard=heard))
+
+    async def approve(self, node: str, body: shapes.ApproveHere) -> shapes.ApprovedHere | Refusal:
+        """Approve these events for a VM of the node, durably; all of them, or none."""
+        self._hear(node)
+        conductor = self._conductor
+        vm = conductor.fleet.vms.get(body.vm)
+        if vm is None or vm.node != node:
+            return _elsewhere(body.vm, node)
+        command = Approve(events=tuple(body.events), by=Requester(body.vm, Role.VM))
+        decision = await conductor.submit(command)
+        unknown: tuple[str, ...] = ()
+        if isinstance(decision, Refusal):
+            unknown = unknown_events(conductor.fleet, command, conductor.now())
+        return shapes.ApprovedHere(revision=conductor.fleet.revision, unknown=list(unknown))
+
+    async def report(self, node: str, body: shapes.Report) -> shapes.Heeded | Refusal:
+        """Take note of what an endpoint shows, and of what it served."""
+        self._hear(node)
+        here = _Here(self._conductor.fleet, node)
+        heard = [one for one in body.heard if here.had_scope(one.scope)]
+        seen = [one for one in body.seen if here.had_vm(one.vm)]
+        told: list[Command] = []
+        # One that was taken away is not waited for, until it joins again.
+        if body.confirmed is not None and node in self._conductor.fleet.endpoints:
+            told.append(Confirm(node=node, revision=body.confirmed))
+        if heard or seen:
+            told.append(
+                ReportServed(
+                    heard=tuple(Heard(one.scope, one.at) for one in heard),
+                    seen=tuple(SeenBy(one.event.upper(), one.vm, one.at) for one in seen),
+                )
+            )
+        silent: list[str] = []
+        if body.unserved is not None:
+            silent = [scope for scope in body.unserved.scopes if scope in here.scopes]
+            told.append(ReportUnserved(scopes=tuple(silent), seconds=body.unserved.seconds))
+        given = len(body.heard) + len(body.seen)
+        given += 0 if body.unserved is None else len(body.unserved.scopes)
+        answer = await self._told(*told)
+        if isinstance(answer, shapes.Heeded):
+            answer.passed_over = given - len(heard) - len(seen) - len(silent)
+        return answer
+
+    def _hear(self, node: str) -> None:
+        self.heard_at[node] = self._conductor.now().wall
+
+    async def _told(self, *commands: Command) -> shapes.Heeded | Refusal:
+        """Tell the law, all in one commit; the first refusal, if there is one."""
+        decisions = await asyncio.gather(*map(self._conductor.submit, commands))
+        for decision in decisions:
+            if isinstance(decision, Refusal):
+                return decision
+        return shapes.Heeded(revision=self._conductor.fleet.revision)
+
+
+class _Here:
+    """Which VMs and scopes a node's endpoint may speak of."""
+
+    def __init__(self, fleet: Fleet, node: str) -> None:
+        self._fleet = fleet
+        self._node = node
+        self._left: frozenset[str] | None = None
+        self.scopes = {fleet.vms[vm].scope for vm in fleet.vms_on_node.get(node, ())}
+
+    def had_vm(self, name: str) -> bool:
+        """Whether the VM is on the node; or has left it lately, and told of what it saw there."""
+        vm = self._fleet.vms.get(name)
+        return vm is not None and (vm.node == self._node or name in self._lately())
+
+    def had_scope(self, name: str) -> bool:
+        """Whether a VM of the scope is on the node, or has left it lately."""
+        if name in self.scopes:
+            return True
+        vms = (self._fleet.vms.get(vm) for vm in self._lately())
+        return any(vm is not None and vm.scope == name for vm in vms)
+
+    def _lately(self) -> frozenset[str]:
+        # An impact remembers where the VM was, and is itself remembered for a day.
+        if self._left is None:
+            impacts = self._fleet.impacts.values()
+            self._left = frozenset(one.vm for one in impacts if one.source == self._node)
+        return self._left
+
+
+def _elsewhere(what: str, node: str) -> Refusal:
+    # The same whether there is such a VM or not: it is nobody's business there.
+    return Refusal(Code.FORBIDDEN, 3, f"{what} is not on {node}.", ASK_THERE)

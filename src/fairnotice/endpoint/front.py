@@ -1,0 +1,181 @@
+"""What faces the VMs: a board made of the feed's lines, and what its readers send."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
+
+from fairnotice.clock import Clock
+from fairnotice.control.node_lines import (
+    At,
+    Hello,
+    NoScope,
+    NoVm,
+    ScopeIs,
+    SnapshotBegins,
+    VmIs,
+    document_of,
+    scope_of,
+    vm_of,
+)
+from fairnotice.endpoint.holding import Told
+from fairnotice.metadata.board import Board, FirstSeen
+from fairnotice.metadata.rate import DEFAULT, Rate
+from fairnotice.metadata.respond import About
+from fairnotice.metadata.worker import Worker
+from fairnotice.model import Node
+
+log = logging.getLogger(__name__)
+
+# How often what the board has gathered is handed on: a crash takes what was served since then.
+GATHER_SECONDS = 0.25
+HEAR_EVERY = 4
+# How often a scope that asks is heard again.
+HEARD_EVERY_SECONDS = 3_600.0
+# So long an enabling that is durable waits to be seen in the feed as well.
+ENABLED_SECONDS_MAX = 1.0
+
+
+class Served(NamedTuple):
+    """What was served since the last time: first seen, and which scopes were heard when."""
+
+    seen: list[FirstSeen]
+    heard: list[tuple[str, datetime]]
+
+
+class Desk(Protocol):
+    """Where what VMs send is passed on."""
+
+    async def approve(self, vm: str, events: tuple[str, ...]) -> tuple[str, ...]:
+        """The events that the VM's scope never saw; Unavailable where it cannot be passed on."""
+
+    async def enable(self, scope: str) -> None:
+        """Return when the enabling is durable; Unavailable where it cannot be passed on."""
+
+
+class Manner(NamedTuple):
+    """How VMs are treated."""
+
+    rate_limit: Rate | None = DEFAULT
+    first_answer_delay_seconds: float = 0.0
+
+
+class Front:
+    """A board and the worker that serves it, in this process."""
+
+    def __init__(self, desk: Desk, clock: Clock, manner: Manner) -> None:
+        self.board = Board()
+        self.revision = 0
+        self._desk = desk
+        self._clock = clock
+        self._hello = Hello(0, "")
+        self._scopes: dict[str, ScopeIs] = {}
+        self._vms: dict[str, VmIs] = {}
+        self._changed = asyncio.Event()
+        self.worker = Worker(
+            self.board,
+            clock,
+            desk.approve,
+            self._enable,
+            self._describe,
+            rate_limit=manner.rate_limit,
+            first_answer_delay_seconds=manner.first_answer_delay_seconds,
+        )
+
+    # ---- What is shown ----
+
+    def show(self, told: Told) -> None:
+        """Show what these lines, which belong together, say."""
+        scopes: dict[str, ScopeIs] = {}
+        vms: dict[str, VmIs] = {}
+        gone_scopes: dict[str, None] = {}
+        gone_vms: dict[str, None] = {}
+        for line in told.facts:
+            if isinstance(line, SnapshotBegins):
+                gone_scopes = dict.fromkeys(self._scopes)
+                gone_vms = dict.fromkeys(self._vms)
+            elif isinstance(line, ScopeIs):
+                scopes[line.name] = line
+                gone_scopes.pop(line.name, None)
+            elif isinstance(line, VmIs):
+                vms[line.name] = line
+                gone_vms.pop(line.name, None)
+            elif isinstance(line, NoScope):
+                gone_scopes[line.name] = None
+                scopes.pop(line.name, None)
+            elif isinstance(line, NoVm):
+                gone_vms[line.name] = None
+                vms.pop(line.name, None)
+            elif isinstance(line, Hello):
+                self._hello = line
+            elif isinstance(line, At):
+                self.revision = line.revision
+        self._put(scopes, vms)
+        self._remove(gone_scopes, gone_vms)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _put(self, scopes: dict[str, ScopeIs], vms: dict[str, VmIs]) -> None:
+        for name, scope in scopes.items():
+            if self._scopes.get(name) != scope:
+                self._scopes[name] = scope
+                self.board.publish(scope_of(scope), document_of(scope))
+        for name, vm in vms.items():
+            if vm.scope not in self._scopes:
+                log.error("the feed tells of %s without its scope %s", name, vm.scope)
+                continue
+            self._vms[name] = vm
+            self.board.put_caller(name, vm.scope, vm.addresses)
+
+    def _remove(self, scopes: dict[str, None], vms: dict[str, None]) -> None:
+        for name in vms:
+            self._vms.pop(name, None)
+            self.board.remove_caller(name)
+        for name in scopes:
+            self._scopes.pop(name, None)
+            self.board.remove_page(name)
+
+    def _describe(self, name: str) -> About | None:
+        vm = self._vms.get(name)
+        if vm is None:
+            return None
+        node = Node(self._hello.node, vm.fault_domain)
+        scope = scope_of(self._scopes[vm.scope])
+        return About(
+            vm_of(vm, node.name), node, scope, self._hello.subscription, self._hello.location
+        )
+
+    # ---- What is passed on ----
+
+    async def _enable(self, scope: str) -> None:
+        """Durable first, and then seen in the feed: the VM is shown what others of it see."""
+        await self._desk.enable(scope)
+        try:
+            async with asyncio.timeout(ENABLED_SECONDS_MAX):
+                while scope in self.board.pages and not self.board.pages[scope].enabled:
+                    await self._changed.wait()
+        except TimeoutError:
+            log.info("%s is enabled, and the feed has not said so yet", scope)
+
+    def served(self, heard_every_seconds: float = HEARD_EVERY_SECONDS) -> Served:
+        """What was gathered since the last time, by the wall clock."""
+        now, monotonic = self._clock.wall(), self._clock.monotonic()
+        heard = [
+            (scope, now - timedelta(seconds=monotonic - at))
+            for scope, at in self.board.take_heard(heard_every_seconds)
+        ]
+        return Served(self.board.take_first_seen(), heard)
+
+    async def gathering(self, hand_on: Callable[[Served], Awaitable[None] | None]) -> None:
+        """Hand on what is gathered, for ever."""
+        for turn in itertools.count():
+            await self._clock.sleep(GATHER_SECONDS)
+            # Whom to hear is looked for among all scopes, and there is no hurry.
+            looks = turn % HEAR_EVERY == 0
+            served = self.served() if looks else Served(self.board.take_first_seen(), [])
+            if served.seen or served.heard:
+                handed = hand_on(served)
+                if handed is not None:
+                    await handed

@@ -1,0 +1,220 @@
+"""The endpoint's side of the control plane: it follows, confirms, reports and passes on.
+
+While no control plane can be reached, what was told last goes on being shown; what was served is
+kept, approvals are not taken, and the metrics say since when.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from fairnotice.clock import Clock
+from fairnotice.endpoint.front import Served
+from fairnotice.endpoint.holding import Holding, Told
+from fairnotice.endpoint.passing import SENSELESS, Passing, Refused
+from fairnotice.endpoint.unreported import Unreported
+from fairnotice.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+# Between two tries: doubled each time, and somewhere in the upper half of it, so that 500 endpoints
+# do not come back at the same instant.
+RETRY_SECONDS = 0.25
+RETRY_SECONDS_MAX = 10.0
+# Somebody who has nothing to report is heard of so often all the same.
+REPORT_SECONDS_MAX = 30.0
+# What was served is reported together with what is served in the next moment.
+TOGETHER_SECONDS = 0.5
+# Cut off for so long, nobody is asked any more before the answer is no.
+PATIENCE_SECONDS = 5.0
+
+
+class Shown(Protocol):
+    """Somebody who shows what was told: in this process, or a worker's."""
+
+    @property
+    def revision(self) -> int:
+        """What it shows by now."""
+
+    def show(self, told: Told) -> None:
+        """Show what these lines, which belong together, say."""
+
+
+class Link:
+    """One node's endpoint, as the control planes know it."""
+
+    def __init__(self, passing: Passing, clock: Clock, unreported: Unreported) -> None:
+        self.holding = Holding()
+        self.unreported = unreported
+        self._passing = passing
+        self._clock = clock
+        self._fronts: list[Shown] = []
+        self._chance = random.Random()  # noqa: S311 - when to try again is no secret
+        # Monotonic; None while a feed is read and its snapshot has come.
+        self.cut_off_since: float | None = clock.monotonic()
+        self.connections_count = 0
+        # Up to where the control plane wants a word, and has it.
+        self._wanted = 0
+        self.confirmed = 0
+        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._soon: asyncio.TimerHandle | None = None
+
+    # ---- Who shows it ----
+
+    def add(self, front: Shown) -> None:
+        """Have what was told shown by this one too, from now on."""
+        self._fronts.append(front)
+        told = self.holding.all()
+        if told is not None:
+            front.show(told)
+
+    def remove(self, front: Shown) -> None:
+        """Let this one go."""
+        self._fronts.remove(front)
+
+    def showed(self) -> None:
+        """Somebody shows more than before."""
+        self._news.set()
+
+    @property
+    def shown(self) -> int:
+        """The revision that all of them show; 0 while there is nobody."""
+        return min((front.revision for front in self._fronts), default=0)
+
+    @property
+    def connected(self) -> bool:
+        """Whether a control plane tells what there is."""
+        return self.cut_off_since is None
+
+    @property
+    def cut_off_seconds(self) -> float:
+        """For how long nobody has told anything."""
+        since = self.cut_off_since
+        return 0.0 if since is None else self._clock.monotonic() - since
+
+    def tell(self, told: Told) -> None:
+        """Have this shown by all."""
+        for front in self._fronts:
+            front.show(told)
+        if told.at.confirm:
+            self._wanted = told.at.revision
+        self._news.set()
+
+    # ---- Following ----
+
+    async def following(self, first_told: Callable[[], None]) -> None:
+        """Follow one control plane after another, for ever."""
+        pause_seconds, said = RETRY_SECONDS, ""
+        while True:
+            try:
+                await self._passing.say("join", {})
+                await self._follow(first_told)
+                why = "the control plane has ended the feed"
+            except Unavailable as error:
+                why = str(error)
+            if self.connected:
+                pause_seconds = RETRY_SECONDS
+                self.cut_off_since = self._clock.monotonic()
+                log.warning("cut off: what was told last is served. %s", why)
+            elif why != said:
+                log.warning("no control plane tells anything: %s", why)
+            said = why
+            self._passing.turn()
+            await self._clock.sleep(pause_seconds * self._chance.uniform(0.5, 1.0))
+            pause_seconds = min(pause_seconds * 2, RETRY_SECONDS_MAX)
+
+    async def _follow(self, first_told: Callable[[], None]) -> None:
+        self.holding.begin()
+        async with contextlib.aclosing(self._passing.feed()) as feed:  # type: ignore[type-var]
+            async for line in feed:
+                told = self.holding.take(line)
+                if told is None:
+                    continue
+                self.tell(told)
+                if not self.connected:
+                    self.cut_off_since = None
+                    self.connections_count += 1
+                    # Another control plane may not have the word that this one's feed asks for.
+                    self.confirmed = 0
+                    log.warning("following %s", self._passing.first.url)
+                    first_told()
+
+    # ---- Reporting ----
+
+    def gathered(self, served: Served) -> None:
+        """Keep what was served, until it is reported."""
+        self.unreported.add(served)
+        if self._soon is None or self._soon.when() < self._loop.time():
+            self._soon = self._loop.call_later(TOGETHER_SECONDS, self._news.set)
+
+    def was_away(self, scopes: Iterable[str], seconds: float) -> None:
+        """For so long this endpoint served nobody."""
+        self.unreported.add_unserved(scopes, seconds)
+        self._news.set()
+
+    async def reporting(self) -> None:
+        """Report whatever there is, at once; and every now and then that there is nothing."""
+        pause_seconds = RETRY_SECONDS
+        while True:
+            await self._until_news()
+            try:
+                await self.report()
+                pause_seconds = RETRY_SECONDS
+            except Unavailable as error:
+                log.info("what was served cannot be reported now: %s", error)
+                self._news.set()
+                await self._clock.sleep(pause_seconds * self._chance.uniform(0.5, 1.0))
+                pause_seconds = min(pause_seconds * 2, RETRY_SECONDS_MAX)
+
+    async def _until_news(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REPORT_SECONDS_MAX):
+                await self._news.wait()
+
+    async def report(self) -> None:
+        """Say what is shown and what was served, until there is nothing left to say."""
+        self._news.clear()
+        while True:
+            batch = self.unreported.batch()
+            confirms = self.shown if self._wanted > self.confirmed < self.shown else 0
+            said = {**batch, "confirmed": confirms} if confirms else batch
+            try:
+                await self._passing.say("report", said)
+            except Refused as error:
+                if error.status not in SENSELESS:
+                    raise
+                # Said again it would be refused again, and all that follows would wait for it.
+                log.error("a part of what was served is dropped: %s", error)  # noqa: TRY400
+                self.unreported.dropped_count += 1
+                confirms = 0
+            self.unreported.reported(batch)
+            self.confirmed = max(self.confirmed, confirms)
+            if not len(self.unreported):
+                return
+
+    # ---- What VMs ask for ----
+
+    async def approve(self, vm: str, events: tuple[str, ...]) -> tuple[str, ...]:
+        """Pass an approval on; the events that the VM's scope never saw."""
+        self._must_be_near()
+        answer = await self._passing.say("approve", {"vm": vm, "events": list(events)})
+        # Whoever approves has looked: that is told soon.
+        self._news.set()
+        return tuple(map(str, answer.get("unknown", ())))
+
+    async def enable(self, scope: str) -> None:
+        """Pass on that somebody asks for the first time."""
+        self._must_be_near()
+        await self._passing.say("enable", {"scope": scope})
+
+    async def close(self) -> None:
+        """Keep no connection."""
+        await self._passing.close()
+
+    def _must_be_near(self) -> None:
+        if self.cut_off_seconds > PATIENCE_SECONDS:
+            raise Unavailable("no control plane can be reached")

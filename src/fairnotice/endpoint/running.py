@@ -1,0 +1,211 @@
+"""A whole endpoint: what it shows, whom it follows, what it keeps."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Any
+
+from fairnotice.agent.answering import Answer, Listener
+from fairnotice.clock import Clock
+from fairnotice.endpoint import metrics
+from fairnotice.endpoint.config import Config
+from fairnotice.endpoint.front import Front
+from fairnotice.endpoint.link import Link
+from fairnotice.endpoint.passing import Passing
+from fairnotice.endpoint.saved import Saved
+from fairnotice.endpoint.steering import listening
+from fairnotice.endpoint.unreported import Unreported
+from fairnotice.endpoint.workers import Workers
+from fairnotice.errors import Unavailable, UsageError
+from fairnotice.metadata.identity import Door
+from fairnotice.metadata.metrics import exposition
+from fairnotice.metadata.server import BACKLOG, Server
+
+log = logging.getLogger(__name__)
+
+# An absence that is shorter than this explains nobody's silence.
+AWAY_SECONDS_MIN = 30.0
+LAST_REPORT_SECONDS = 2.0
+METRICS_SECONDS = 5.0
+
+
+class Running:
+    """An endpoint that runs."""
+
+    def __init__(self, config: Config, link: Link, port: int) -> None:
+        self.link = link
+        self.port = port
+        self.metrics_port = 0
+        # There is something to show: the last life's, or a control plane's.
+        self.ready = asyncio.Event()
+        self.front: Front | None = None
+        self.workers: Workers | None = None
+        self._node = config.node
+
+    def exposition(self) -> str:
+        """All metrics."""
+        if self.front is not None:
+            return metrics.exposition(self.link, self._node, [exposition(self.front.worker)])
+        fronts = [] if self.workers is None else self.workers.fronts
+        return metrics.exposition(self.link, self._node, [front.metrics for front in fronts])
+
+
+@contextlib.asynccontextmanager
+async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
+    """Run an endpoint until the block is left."""
+    async with contextlib.AsyncExitStack() as stack:
+        sockets = _listening(config)
+        for sock in sockets:
+            stack.callback(sock.close)
+        saved = Saved(config.state_directory, config.node, clock)
+        link = _link(config, clock, saved)
+        run = Running(config, link, sockets[0].getsockname()[1])
+        stack.enter_context(_measured(config, run))
+        _take_up(run, saved)
+        stack.push_async_callback(_end, link, saved)
+        await stack.enter_async_context(
+            _tasks(
+                link.following(run.ready.set),
+                link.reporting(),
+                saved.saving(link.holding),
+            )
+        )
+        # Last, so that it ends first: what it served is reported by what still runs.
+        if config.workers == 1:
+            await stack.enter_async_context(_alone(run, config, clock, sockets[0]))
+        else:
+            await stack.enter_async_context(_with_workers(run, config, clock, sockets))
+        yield run
+
+
+def _listening(config: Config) -> list[socket.socket]:
+    try:
+        return listening(config.metadata, config.workers, BACKLOG)
+    except OSError as error:
+        where = "{}:{}".format(*config.metadata)
+        raise UsageError(f"{where} cannot be listened on: {error.strerror}.") from error
+
+
+def _link(config: Config, clock: Clock, saved: Saved) -> Link:
+    trust: ssl.SSLContext | None = None
+    if config.trust is not None:
+        try:
+            trust = ssl.create_default_context(cafile=str(config.trust))
+        except OSError as error:
+            raise UsageError(f"trust is {config.trust}, which is no CA file: {error}.") from error
+    passing = Passing(config.node, config.control_planes, token=config.token(), trust=trust)
+    return Link(passing, clock, Unreported(saved.unreported))
+
+
+def _take_up(run: Running, saved: Saved) -> None:
+    """Go on with what the last life was told, and say for how long nobody was served."""
+    if saved.load(run.link.holding) is None:
+        return
+    away_seconds = saved.away_seconds()
+    if away_seconds > AWAY_SECONDS_MIN:
+        run.link.was_away(run.link.holding.scopes, away_seconds)
+    run.ready.set()
+
+
+@contextlib.asynccontextmanager
+async def _alone(
+    run: Running, config: Config, clock: Clock, sock: socket.socket
+) -> AsyncIterator[None]:
+    """Serve in this process."""
+    front = run.front = Front(run.link, clock, config.manner)
+    server = Server(front.worker)
+    run.link.add(front)
+
+    async def serve() -> None:
+        # Not before there is something to show.
+        await run.ready.wait()
+        server.listen_on(Door(), sock)
+
+    try:
+        async with _tasks(serve(), front.gathering(run.link.gathered)):
+            yield
+    finally:
+        server.close()
+        run.link.unreported.add(front.served())
+
+
+@contextlib.asynccontextmanager
+async def _with_workers(
+    run: Running, config: Config, clock: Clock, sockets: list[socket.socket]
+) -> AsyncIterator[None]:
+    """Serve by processes of their own."""
+    workers = run.workers = Workers(run.link, clock, config.manner, sockets)
+    async with _tasks(*(workers.keeping(front) for front in workers.fronts)):
+        try:
+            yield
+        finally:
+            await workers.end()
+
+
+async def _end(link: Link, saved: Saved) -> None:
+    """Report what there is, if somebody is there; and keep what is left for the next life."""
+    try:
+        async with asyncio.timeout(LAST_REPORT_SECONDS):
+            if link.connected:
+                await link.report()
+    except (Unavailable, TimeoutError) as error:
+        log.info("what was served last is kept for the next life: %s", error)
+    saved.save(link.holding)
+    await link.close()
+
+
+@contextlib.asynccontextmanager
+async def _tasks(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    tasks = [asyncio.ensure_future(one) for one in work]
+    for task in tasks:
+        task.add_done_callback(_complain)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _complain(task: "asyncio.Future[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a part of the endpoint has ended", exc_info=error)
+
+
+@contextlib.contextmanager
+def _measured(config: Config, run: Running) -> Iterator[None]:
+    """Answer who asks for the metrics, where that is wanted."""
+    if config.metrics is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    async def exposed() -> str:
+        return run.exposition()
+
+    def answer(path: str) -> Answer:
+        if path == "/metrics":
+            # In the loop: what is counted there is not counted while it changes.
+            text = asyncio.run_coroutine_threadsafe(exposed(), loop).result(METRICS_SECONDS)
+            return Answer("200 OK", text, metrics.CONTENT_TYPE)
+        if path == "/healthz":
+            return Answer("200 OK", "alive\n")
+        if path == "/readyz":
+            ready = run.ready.is_set()
+            status = "200 OK" if ready else "503 Service Unavailable"
+            return Answer(status, "ready\n" if ready else "nothing to show yet\n")
+        return Answer("404 Not Found", "there are /metrics, /healthz and /readyz\n")
+
+    try:
+        listener = Listener(config.metrics, answer)
+    except OSError as error:
+        where = "{}:{}".format(*config.metrics)
+        raise UsageError(f"{where} cannot be listened on: {error.strerror}.") from error
+    run.metrics_port = listener.port
+    try:
+        yield
+    finally:
+        listener.close()

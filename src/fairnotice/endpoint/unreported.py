@@ -1,0 +1,181 @@
+"""What was served and is not reported yet: in memory, and on disk for the next life.
+
+A line is written before it is reported, and the file is emptied when nothing is left to report. It
+is not forced to the disk: what a crash of the whole machine takes are first-seen instants, not
+promises. Twice reported is once reported, so a file that says too much does no harm.
+"""
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from fairnotice.endpoint.front import Served
+from fairnotice.metadata.board import FirstSeen
+
+log = logging.getLogger(__name__)
+
+# So much is kept while nobody can be told; beyond it the oldest is dropped, and counted.
+SEEN_MAX = 100_000
+SCOPES_MAX = 100_000
+# So much goes into one report.
+TOGETHER_MAX = 2_000
+# The file is written anew where it has grown beyond what it needs to be.
+FILE_BYTES_MAX = 32 * 1024 * 1024
+
+
+class Unreported:
+    """First-seen and heard, until the control plane has them. `path` None: in memory alone."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file_bytes = 0
+        self._seen: dict[tuple[str, str], str] = {}
+        self._heard: dict[str, str] = {}
+        # In which time nobody was served, and whose silence it explains.
+        self._unserved_scopes: dict[str, None] = {}
+        self._unserved_seconds = 0.0
+        self.dropped_count = 0
+        self._load()
+
+    def __len__(self) -> int:
+        return len(self._seen) + len(self._heard) + len(self._unserved_scopes)
+
+    # ---- What comes ----
+
+    def add(self, served: Served) -> None:
+        """Keep what was served."""
+        seen = [[one.event, one.vm, one.at.isoformat()] for one in served.seen]
+        heard = [[scope, at.isoformat()] for scope, at in served.heard]
+        self._keep({"seen": seen, "heard": heard})
+
+    def add_unserved(self, scopes: Iterable[str], seconds: float) -> None:
+        """Keep for how long these scopes were served by nobody."""
+        self._keep({"unserved": {"scopes": list(scopes), "seconds": seconds}})
+
+    def _keep(self, line: dict[str, Any]) -> None:
+        self._take(line)
+        self._append(line)
+        if self._file_bytes > FILE_BYTES_MAX:
+            self._rewrite()
+
+    def _take(self, line: dict[str, Any]) -> None:
+        for event, vm, at in line.get("seen", ()):
+            self._seen.setdefault((event, vm), at)
+        for scope, at in line.get("heard", ()):
+            self._heard[scope] = at
+        unserved = line.get("unserved")
+        if unserved is not None:
+            self._unserved_scopes |= dict.fromkeys(unserved["scopes"])
+            self._unserved_seconds += unserved["seconds"]
+        self.dropped_count += _drop(self._seen, SEEN_MAX) + _drop(self._heard, SCOPES_MAX)
+
+    # ---- What goes ----
+
+    def batch(self) -> dict[str, Any]:
+        """Some of it, in the words of a report; empty where nothing is left."""
+        found: dict[str, Any] = {}
+        seen = [
+            {"event": event, "vm": vm, "at": at}
+            for ((event, vm), at), _ in zip(self._seen.items(), range(TOGETHER_MAX), strict=False)
+        ]
+        heard = [
+            {"scope": scope, "at": at}
+            for (scope, at), _ in zip(self._heard.items(), range(TOGETHER_MAX), strict=False)
+        ]
+        if seen:
+            found["seen"] = seen
+        if heard:
+            found["heard"] = heard
+        if self._unserved_scopes:
+            scopes = list(self._unserved_scopes)[:TOGETHER_MAX]
+            found["unserved"] = {"scopes": scopes, "seconds": self._unserved_seconds}
+        return found
+
+    def reported(self, batch: dict[str, Any]) -> None:
+        """This much is known where it has to be."""
+        for one in batch.get("seen", ()):
+            self._seen.pop((one["event"], one["vm"]), None)
+        for one in batch.get("heard", ()):
+            if self._heard.get(one["scope"]) == one["at"]:
+                del self._heard[one["scope"]]
+        for scope in batch.get("unserved", {}).get("scopes", ()):
+            self._unserved_scopes.pop(scope, None)
+        if not self._unserved_scopes:
+            self._unserved_seconds = 0.0
+        if not len(self) and self._file_bytes:
+            self._rewrite()
+
+    # ---- The file ----
+
+    def _load(self) -> None:
+        if self._path is None:
+            return
+        try:
+            text = self._path.read_text("utf-8", "replace")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            log.warning("what an earlier life served cannot be read: %s", error)
+            return
+        for line in text.splitlines():
+            # The last may have been cut by a crash.
+            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+                self._take(json.loads(line))
+        self._file_bytes = len(text)
+
+    def _append(self, line: dict[str, Any]) -> None:
+        if self._path is None:
+            return
+        written = json.dumps(line) + "\n"
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(written)
+        except OSError as error:
+            log.warning("what was served cannot be written down: %s", error)
+        self._file_bytes += len(written)
+
+    def _rewrite(self) -> None:
+        assert self._path is not None
+        line = {
+            "seen": [[*key, at] for key, at in self._seen.items()],
+            "heard": [list(one) for one in self._heard.items()],
+        }
+        if self._unserved_scopes:
+            line["unserved"] = {  # type: ignore[assignment] # a table, not a list
+                "scopes": list(self._unserved_scopes),
+                "seconds": self._unserved_seconds,
+            }
+        written = json.dumps(line) + "\n" if len(self) else ""
+        try:
+            replace(self._path, written.encode("utf-8"))
+        except OSError as error:
+            log.warning("what was served cannot be written down: %s", error)
+        self._file_bytes = len(written)
+
+
+def _drop(kept: dict[Any, str], most: int) -> int:
+    """Drop the oldest of what is too much; how many."""
+    too_many = max(0, len(kept) - most)
+    for key in [key for key, _ in zip(kept, range(too_many), strict=False)]:
+        del kept[key]
+    return too_many
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Have the file hold this, and never a part of it."""
+    beside = path.with_name(path.name + ".new")
+    beside.write_bytes(data)
+    os.replace(beside, path)  # noqa: PTH105 - the same, and shorter than what it names
+
+
+def parsed(seen: Iterable[list[str]], heard: Iterable[list[str]]) -> Served:
+    """What a worker wrote, as it was."""
+    return Served(
+        [FirstSeen(event, vm, datetime.fromisoformat(at)) for event, vm, at in seen],
+        [(scope, datetime.fromisoformat(at)) for scope, at in heard],
+    )

@@ -1,0 +1,145 @@
+"""One worker process: it serves the VMs that the kernel sends it, and passes on what they ask for.
+
+    python -m fairnotice.endpoint.worker CHANNEL LISTENER        # numbers of open descriptors
+
+It ends when its parent has gone.
+"""
+
+import asyncio
+import itertools
+import json
+import signal
+import socket
+import sys
+from typing import Any
+
+import uvloop
+
+from fairnotice.clock import SystemClock
+from fairnotice.endpoint.channel import Channel
+from fairnotice.endpoint.front import Front, Manner, Served
+from fairnotice.endpoint.holding import Holding, Told
+from fairnotice.errors import Unavailable
+from fairnotice.metadata.identity import Door
+from fairnotice.metadata.metrics import exposition
+from fairnotice.metadata.rate import Rate
+from fairnotice.metadata.server import Server
+
+METRICS_SECONDS = 1.0
+
+
+class Desk:
+    """Passes on to the parent what VMs ask for."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._numbers = itertools.count()
+        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+
+    async def approve(self, vm: str, events: tuple[str, ...]) -> tuple[str, ...]:
+        """The events that the VM's scope never saw."""
+        answer = await self._ask("approve", vm=vm, events=list(events))
+        return tuple(answer["unknown"])
+
+    async def enable(self, scope: str) -> None:
+        """Return when the enabling is durable."""
+        await self._ask("enable", scope=scope)
+
+    async def _ask(self, kind: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+        number = next(self._numbers)
+        self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._channel.send(kind, id=number, **more)
+            answer = await self._asked[number]
+        finally:
+            del self._asked[number]
+        if "away" in answer:
+            raise Unavailable(answer["away"])
+        return answer
+
+    def answered(self, line: dict[str, Any]) -> None:
+        """The parent has an answer."""
+        waiting = self._asked.get(line["id"])
+        if waiting is not None and not waiting.done():
+            waiting.set_result(line)
+
+
+class Serving:
+    """The worker, from its settings on."""
+
+    def __init__(self, channel: Channel, listener: socket.socket) -> None:
+        self._channel = channel
+        self._listener = listener
+        self._desk = Desk(channel)
+        self._front: Front | None = None
+        self._server: Server | None = None
+        self._holding = Holding()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def serve(self) -> None:
+        """Serve until the parent is gone."""
+        async for line in self._channel.lines():
+            told = self._holding.take(line)
+            if told is not None:
+                self._show(told)
+            elif not self._heard(line):
+                break
+        for task in self._tasks:
+            task.cancel()
+        if self._server is not None:
+            self._server.close()
+        if self._front is not None:
+            self._served(self._front.served())
+        self._channel.close()
+        await self._channel.closed()
+
+    def _begin(self, settings: dict[str, Any]) -> None:
+        rate = settings["rate"]
+        manner = Manner(None if rate is None else Rate(*rate), settings["first_answer_delay"])
+        self._front = Front(self._desk, SystemClock(), manner)
+        self._tasks = [
+            asyncio.create_task(self._front.gathering(self._served)),
+            asyncio.create_task(self._measuring(self._front)),
+        ]
+
+    def _heard(self, line: bytes) -> bool:
+        """Take what is no line of the feed, if it is none; False where this is the end."""
+        if line.startswith(b'{"kind": "settings"'):
+            self._begin(json.loads(line))
+        elif line.startswith(b'{"kind": "answer"'):
+            self._desk.answered(json.loads(line))
+        return not line.startswith(b'{"kind": "end"')
+
+    def _show(self, told: Told) -> None:
+        assert self._front is not None  # the settings come first
+        self._front.show(told)
+        if self._server is None:
+            # Not before there is something to show.
+            self._server = Server(self._front.worker)
+            self._server.listen_on(Door(), self._listener)
+        self._channel.send("shown", revision=self._front.revision)
+
+    def _served(self, served: Served) -> None:
+        self._channel.send(
+            "served",
+            seen=[[one.event, one.vm, one.at.isoformat()] for one in served.seen],
+            heard=[[scope, at.isoformat()] for scope, at in served.heard],
+        )
+
+    async def _measuring(self, front: Front) -> None:
+        while True:
+            self._channel.send("metrics", text=exposition(front.worker))
+            await asyncio.sleep(METRICS_SECONDS)
+
+
+async def _main(channel: int, listener: int) -> None:
+    pair = socket.socket(fileno=channel)
+    serving = Serving(await Channel.over(pair), socket.socket(fileno=listener))
+    await serving.serve()
+
+
+if __name__ == "__main__":
+    # The parent is told to end, and its workers end with it; also where all of them are told.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    uvloop.run(_main(*map(int, sys.argv[1:])))

@@ -1,0 +1,200 @@
+"""A node's feed and what its endpoint may say: only what concerns the node's own VMs."""
+
+import json
+from contextlib import contextmanager
+
+from tests.control.calling import PATIENCE_SECONDS, restarted, serving
+
+SOON = "2030-01-01T00:00:00Z"
+
+
+class Reader:
+    """Reads a node's feed line by line, up to the next `at`."""
+
+    def __init__(self, response):
+        self.response = response
+
+    def until_at(self):
+        lines = []
+        while not lines or lines[-1]["kind"] != "at":
+            lines.append(json.loads(self.response.readline()))
+        return lines
+
+
+@contextmanager
+def reading(served, node):
+    """A node's feed, followed until the block is left."""
+    connection = served.connection()
+    connection.timeout = PATIENCE_SECONDS
+    connection.request("GET", f"/v1/endpoints/{node}/feed")
+    try:
+        yield Reader(connection.getresponse())
+    finally:
+        connection.close()
+
+
+def names(lines, kind):
+    """What the lines of this kind are about."""
+    return {line["name"] for line in lines if line["kind"] == kind}
+
+
+def on_node(served, node):
+    """The VMs of a node, and their scopes."""
+    vms = served.get(f"/v1/nodes/{node}").json["vms"]
+    return set(vms), {served.get(f"/v1/vms/{vm}").json["scope"] for vm in vms}
+
+
+def neighbours(served):
+    """A VM, its node, and another node."""
+    node = served.get("/v1/vms/web-0").json["node"]
+    others = [one["name"] for one in served.get("/v1/nodes").json["items"] if one["name"] != node]
+    return node, others[0]
+
+
+def test_a_node_is_told_of_its_own_vms_and_of_nobody_else():
+    """First all there is for this node, closed by the revision; other nodes' VMs are not in it."""
+    with serving() as served:
+        node, _ = neighbours(served)
+        vms, scopes = on_node(served, node)
+        with reading(served, node) as reader:
+            hello, snapshot, *rest, at = reader.until_at()
+
+        assert (hello["kind"], hello["protocol"], hello["node"]) == ("hello", 1, node)
+        assert snapshot == {"kind": "snapshot"}
+        assert names(rest, "vm") == vms
+        assert names(rest, "scope") == scopes
+        assert at["revision"] == served.run.service.fleet.revision
+        assert at["confirm"] is True
+
+
+def test_what_happens_elsewhere_is_not_heard_and_what_happens_here_is():
+    """A restart of another node's VM says nothing; one of this node's shows with its event."""
+    with serving() as served:
+        node, _ = neighbours(served)
+        elsewhere = next(
+            vm["name"]
+            for vm in served.get("/v1/vms").json["items"]
+            if vm["node"] != node and vm["scope"] not in on_node(served, node)[1]
+        )
+        with reading(served, node) as reader:
+            reader.until_at()
+            restarted(served, elsewhere)
+            event = restarted(served, "web-0")
+            lines = reader.until_at()
+
+        shown = [one["id"] for line in lines if line["kind"] == "scope" for one in line["events"]]
+        assert shown == [event]
+        assert elsewhere not in json.dumps(lines)
+
+
+def test_a_vm_that_leaves_is_taken_back_with_its_scope():
+    """A VM that is deallocated is on no node; its scope goes with the last of its VMs."""
+    with serving() as served:
+        node = served.get("/v1/vms/db").json["node"]
+        with reading(served, node) as reader:
+            assert "db" in names(reader.until_at(), "vm")
+            served.post("/v1/vms/db/deallocate")
+            lines = []
+            while "db" not in names(lines, "no-vm"):
+                lines += reader.until_at()
+
+        assert "vm:db" in names(lines, "no-scope")
+
+
+def test_an_event_waits_for_the_endpoint_and_is_confirmed_by_its_report():
+    """A joined endpoint holds an event until it says that it shows it; the operator sees whom."""
+    with serving() as served:
+        node, _ = neighbours(served)
+        assert served.post(f"/v1/endpoints/{node}/join").status == 200
+        event = restarted(served, "web-0")
+        waiting = served.get(f"/v1/endpoints/{node}").json
+        shown = served.get(f"/v1/events/{event}").json
+        report = served.post(
+            f"/v1/endpoints/{node}/report",
+            {
+                "confirmed": served.run.service.fleet.revision,
+                "seen": [{"event": event, "vm": "web-0", "at": SOON}],
+            },
+        )
+        after = served.get(f"/v1/endpoints/{node}").json
+
+        assert waiting["unconfirmed"] == [event]
+        assert shown["unconfirmed"] == [node]
+        assert report.json["passed_over"] == 0
+        assert after["unconfirmed"] == []
+        assert after["heard_at"] is not None
+        assert [one["vm"] for one in served.get(f"/v1/events/{event}").json["seen"]] == ["web-0"]
+
+
+def test_a_stolen_token_harms_its_own_node_only():
+    """What an endpoint says of another node's VMs counts for nothing, and changes nothing."""
+    with serving() as served:
+        _, thief = neighbours(served)
+        served.post(f"/v1/endpoints/{thief}/join")
+        event = restarted(served, "web-0")
+        before = served.run.service.fleet.revision
+        path = f"/v1/endpoints/{thief}"
+        approval = served.post(f"{path}/approve", {"vm": "web-0", "events": [event]})
+        nobody = served.post(f"{path}/approve", {"vm": "nobody", "events": [event]})
+        enabling = served.post(f"{path}/enable", {"scope": "vm:nobody"})
+        report = served.post(
+            f"{path}/report",
+            {
+                "heard": [{"scope": "vm:nobody", "at": SOON}],
+                "seen": [{"event": event, "vm": "web-0", "at": SOON}],
+                "unserved": {"scopes": ["vm:nobody"], "seconds": 5},
+            },
+        )
+
+        assert [one.status for one in (approval, nobody, enabling)] == [403, 403, 403]
+        assert approval.problem["detail"].replace("web-0", "nobody") == nobody.problem["detail"]
+        assert report.json == {"revision": before, "passed_over": 3}
+        assert served.run.service.fleet.revision == before
+
+
+def test_a_vm_that_has_just_left_is_still_reported():
+    """What it saw on a node where an impact found it is believed of that node, for a day."""
+    with serving() as served:
+        node = served.get("/v1/vms/db").json["node"]
+        served.post(f"/v1/endpoints/{node}/join")
+        event = restarted(served, "db")
+        served.post(f"/v1/events/{event}/approve")
+        while served.get(f"/v1/events/{event}").json["status"] == "Scheduled":
+            pass
+        served.post("/v1/vms/db/deallocate")
+        while served.get("/v1/vms/db").json["node"] is not None:
+            pass
+        body = {"seen": [{"event": event, "vm": "db", "at": SOON}]}
+        report = served.post(f"/v1/endpoints/{node}/report", body)
+
+        assert report.json["passed_over"] == 0
+        assert [one["vm"] for one in served.get(f"/v1/events/{event}").json["seen"]] == ["db"]
+
+
+def test_a_vms_approval_goes_through_its_own_endpoint():
+    """The VM's own node approves; an id that its scope never saw is named, and nothing happens."""
+    with serving() as served:
+        node, _ = neighbours(served)
+        event = restarted(served, "web-0")
+        path = f"/v1/endpoints/{node}/approve"
+        refused = served.post(path, {"vm": "web-0", "events": [event, "NOBODY"]})
+        done = served.post(path, {"vm": "web-0", "events": [event]})
+
+        assert refused.json["unknown"] == ["NOBODY"]
+        assert done.json["unknown"] == []
+        approvals = served.get(f"/v1/events/{event}").json["approvals"]
+        assert [one["by"] for one in approvals] == ["web-0"]
+
+
+def test_an_endpoint_that_is_forgotten_holds_nothing():
+    """The operator takes it away: events wait for it no more."""
+    with serving() as served:
+        node, _ = neighbours(served)
+        served.post(f"/v1/endpoints/{node}/join")
+        event = restarted(served, "web-0")
+        served.call("DELETE", f"/v1/endpoints/{node}")
+
+        assert served.get(f"/v1/events/{event}").json["unconfirmed"] == []
+        assert served.get(f"/v1/endpoints/{node}").status == 404
+        assert served.get("/v1/endpoints").json["items"] == []
+        assert served.get("/v1/endpoints/nobody/feed").status == 404

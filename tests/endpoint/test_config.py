@@ -1,0 +1,95 @@
+"""endpoint.toml: what it may say, and what is said of what it may not."""
+
+import pytest
+
+from fairnotice.cli.main import main
+from fairnotice.endpoint.config import read
+from fairnotice.errors import UsageError
+
+LEAST = 'node = "n"\ncontrol_planes = ["https://cp.example.net:8600"]\n'
+
+
+def written(folder, text):
+    """A file with this in it."""
+    path = folder / "endpoint.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_least_that_can_be_said(tmp_path):
+    """A node and a control plane: all else has its default, Azure's address among it."""
+    config = read(written(tmp_path, LEAST))
+
+    assert (config.node, config.control_planes) == ("n", ("https://cp.example.net:8600",))
+    assert config.metadata == ("169.254.169.254", 80)
+    assert config.manner.rate_limit is not None
+    assert config.workers == 1
+    assert config.token() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "node is missing"),
+        ('node = "n"', "control_planes is missing"),
+        (LEAST + 'wokers = 2\nworkers = "x"', "workers is 'x': give a whole number"),
+        (LEAST + "wokers = 2", "there is no key wokers. Did you mean workers"),
+        ('node = "n"\ncontrol_planes = ["cp:8600"]', "each is a URL"),
+        (LEAST + '[metadata]\nlisten = "10.0.0.1:80"', "routable = true"),
+        (LEAST + '[metadata]\nlisten = "0.0.0.0:80"', "routable = true"),
+        (LEAST + '[metadata]\nlisten = "somewhere"', "give HOST:PORT"),
+        (LEAST + '[metadata]\nrate_limit = "fast"', "rate_limit is 'fast'"),
+        (LEAST + "[metadata]\nfirst_answer_delay_seconds = 121", "give 0 to 120"),
+        (LEAST + '[log]\nlevel = "loud"', "level is 'loud'"),
+        (LEAST + "metadata = 3", "metadata is a table"),
+        ("node = ", "is no TOML"),
+    ],
+)
+def test_what_cannot_be_meant_is_named(tmp_path, text, says):
+    """The sentence has the file, the key, and what would be right."""
+    path = written(tmp_path, text)
+    with pytest.raises(UsageError) as error:
+        read(path)
+
+    assert str(path) in str(error.value)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "listen", ["127.0.0.1:80", "169.254.169.254:80", "[::1]:80", "[fe80::1]:80"]
+)
+def test_addresses_that_nobody_beyond_reaches_need_no_word(tmp_path, listen):
+    """Loopback and link-local."""
+    assert read(written(tmp_path, f'{LEAST}[metadata]\nlisten = "{listen}"')).metadata[1] == 80
+
+
+def test_a_routable_address_has_to_be_meant(tmp_path):
+    """Then it is taken."""
+    text = LEAST + '[metadata]\nlisten = "10.0.0.1:80"\nroutable = true\nrate_limit = "off"'
+    config = read(written(tmp_path, text))
+
+    assert config.metadata == ("10.0.0.1", 80)
+    assert config.manner.rate_limit is None
+
+
+def test_a_token_is_one_line(tmp_path):
+    """It is read from its file, and never shown."""
+    (tmp_path / "token").write_text("fairnotice_a_b\n")
+    config = read(written(tmp_path, LEAST + f'token_file = "{tmp_path}/token"\n'))
+    assert config.token() == "fairnotice_a_b"
+    assert "fairnotice_a_b" not in repr(config)
+
+    (tmp_path / "token").write_text("fairnotice_a_b\nmore")
+    with pytest.raises(UsageError, match="one token") as error:
+        config.token()
+    assert "fairnotice_a_b" not in str(error.value)
+
+
+def test_check_reads_and_starts_nothing(tmp_path, capsys):
+    """The exit code says whether the file would do."""
+    good = written(tmp_path, LEAST)
+    assert main(["endpoint", "--config", str(good), "--check"]) == 0
+    assert "as it should be" in capsys.readouterr().out
+
+    good.write_text("")
+    assert main(["endpoint", "--config", str(good), "--check"]) == 2

@@ -1,0 +1,195 @@
+"""An endpoint as a process of its own, fed by a real control plane over HTTP."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.control.calling import restarted, serving
+from tests.endpoint.noding import EVENTS, EndpointProcess, endpoint, relay, until
+
+# Of the sample fleet: web-0 is there, db is not.
+NODE = "node-0"
+WEB = "127.69.0.10"
+
+
+def url(served):
+    """Where the control plane is."""
+    return f"http://{served.run.control}"
+
+
+def address(served, vm):
+    """Where a VM asks from."""
+    return served.get(f"/v1/vms/{vm}").json["addresses"][0]
+
+
+def event_of(served, event):
+    """An event as the operator sees it."""
+    return served.get(f"/v1/events/{event}").json
+
+
+@pytest.fixture(params=[1, 2], ids=["alone", "two workers"])
+def workers(request):
+    """In one process, and in three."""
+    return request.param
+
+
+def test_a_vm_reads_approves_and_is_seen(tmp_path, workers):
+    """What the control plane announces is read at the node; what the VM does comes back."""
+    with serving() as served, endpoint(tmp_path / "e", NODE, url(served), workers=workers) as node:
+        event = restarted(served, "web-0")
+        (shown,) = node.shows(WEB, event)
+        until(lambda: event_of(served, event)["unconfirmed"] == [], "its confirmation")
+        until(lambda: event_of(served, event)["seen"], "first seen")
+        unknown = node.approve(WEB, "00000000-0000-0000-0000-000000000000")
+        approval = node.approve(WEB, event)
+
+        assert shown["Resources"] == ["web-0"]
+        assert [one["vm"] for one in event_of(served, event)["seen"]] == ["web-0"]
+        assert unknown.status == 400
+        assert approval.status == 200
+        assert event_of(served, event)["approvals"][0]["by"] == "web-0"
+
+
+def test_it_answers_as_the_service_itself_does(tmp_path):
+    """Document, ETag and instance document are byte for byte those of the endpoint inside."""
+    with serving() as served, endpoint(tmp_path / "e", NODE, url(served)) as node:
+        event = restarted(served, "web-0")
+        node.shows(WEB, event)
+        answers = {}
+        for path in (EVENTS, "/metadata/instance?api-version=2021-02-01"):
+            inside = EndpointProcess(tmp_path, NODE, [])
+            inside.port = served.run.metadata.port
+            for name, asked in (("inside", inside), ("node", node)):
+                answer = asked.ask(WEB, path=path)
+                answers.setdefault(path, {})[name] = (answer.body, answer.headers.get("etag"))
+        other = node.ask(address(served, "db"))
+
+        for path, pair in answers.items():
+            assert pair["inside"] == pair["node"], path
+        assert other.status not in (200, 304)
+
+
+def test_cut_off_it_serves_on_and_reports_when_it_is_mended(tmp_path, workers):
+    """The last board is served and approvals are 503; what was seen meanwhile is told at last."""
+    with serving() as served, relay(served) as link:
+        event = restarted(served, "web-0")
+        with endpoint(tmp_path / "e", NODE, link.url, workers=workers) as node:
+            link.cut()
+            until(lambda: not node.connected(), "the cut")
+            (shown,) = node.ask(WEB).events
+            refused = node.approve(WEB, event)
+            later = restarted(served, "web-0")
+            still = [one["EventId"] for one in node.ask(WEB).events]
+            seen_before = event_of(served, event)["seen"]
+            unconfirmed = event_of(served, later)["unconfirmed"]
+            link.mend()
+            node.shows(WEB, later)
+            until(lambda: event_of(served, event)["seen"], "what was seen while cut off")
+            approval = node.approve(WEB, event)
+
+        assert shown["EventId"] == event
+        assert (refused.status, refused.headers["retry-after"]) == (503, "5")
+        assert still == [event]
+        assert seen_before == []
+        assert unconfirmed == [NODE]
+        assert approval.status == 200
+
+
+def test_an_event_that_nobody_shows_is_held_until_it_is_released(tmp_path):
+    """The operator sees for whom an event waits, and may let it go."""
+    with serving() as served, relay(served) as link:
+        with endpoint(tmp_path / "e", NODE, link.url) as node:
+            link.cut()
+            until(lambda: not node.connected(), "the cut")
+            event = restarted(served, "web-0")
+            waiting = served.get(f"/v1/endpoints/{NODE}").json["unconfirmed"]
+            served.post(f"/v1/events/{event}/release")
+
+        assert waiting == [event]
+        assert event_of(served, event)["unconfirmed"] == []
+
+
+def test_killed_and_started_without_a_control_plane_it_serves_what_it_had(tmp_path):
+    """The board and what was served are on disk; they outlive the process."""
+    with serving() as served, relay(served) as link:
+        event = restarted(served, "web-0")
+        with endpoint(tmp_path / "e", NODE, link.url) as node:
+            saved = tmp_path / "e" / "state" / "board.jsonl"
+            until(lambda: saved.exists() and event in saved.read_text(), "the saved board")
+            link.cut()
+            until(lambda: not node.connected(), "the cut")
+            node.ask(WEB)
+            written = tmp_path / "e" / "state" / "unreported.jsonl"
+            until(lambda: written.exists() and event in written.read_text(), "the queue")
+            node.kill()
+            node.start()
+            (shown,) = node.ask(WEB).events
+            connected = node.connected()
+            link.mend()
+            until(lambda: event_of(served, event)["seen"], "what the life before had served")
+            until(lambda: written.read_text() == "", "the end of the queue")
+
+        assert shown["EventId"] == event
+        assert not connected
+
+
+def test_it_goes_to_another_control_plane(tmp_path):
+    """The first in the list is not there: the next one is asked."""
+    with serving() as served:
+        urls = ("http://127.0.0.1:1", url(served))
+        with endpoint(tmp_path / "e", NODE, *urls) as node:
+            event = restarted(served, "web-0")
+
+            assert node.shows(WEB, event)
+
+
+def test_a_vm_is_always_on_the_same_worker_and_a_dead_one_is_replaced(tmp_path):
+    """The kernel chooses by address; who was served by a worker that dies is served again."""
+    with serving() as served, endpoint(tmp_path / "e", NODE, url(served), workers=2) as node:
+        before = children(node)
+        for _ in range(20):
+            node.ask(WEB)
+        counts = until(lambda: polls(node), "the counts of the workers")
+        event = restarted(served, "web-0")
+        node.shows(WEB, event)
+        for number in before:
+            os.kill(number, signal.SIGKILL)
+        (shown,) = node.ask(WEB).events
+        after = children(node)
+
+        assert len(before) == len(after) == 2
+        assert not set(before) & set(after)
+        assert sorted(counts) == [0, 20]
+        assert shown["EventId"] == event
+
+
+def children(node):
+    """The processes that it has started."""
+    pid = node.process.pid
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def polls(node):
+    """Polls by worker, once all twenty are counted."""
+    name = "fairnotice_metadata_requests_total"
+    found = []
+    for worker in "01":
+        try:
+            label = f'{{worker="{worker}",status="200",api_version="2020-07-01"}}'
+            found.append(node.metric(name, label))
+        except AssertionError:
+            found.append(0)
+    return found if sum(found) == 20 else None
+
+
+def test_a_polite_end_reports_what_was_served_last(tmp_path, workers):
+    """Whoever was answered a moment ago is in the report that the end sends."""
+    with serving() as served:
+        event = restarted(served, "web-0")
+        with endpoint(tmp_path / "e", NODE, url(served), workers=workers) as node:
+            node.shows(WEB, event)
+            node.stop()
+
+        assert [one["vm"] for one in event_of(served, event)["seen"]] == ["web-0"]

@@ -1,0 +1,109 @@
+"""What an endpoint says to a control plane, and what it does about the answers."""
+
+import asyncio
+import json
+import re
+
+import pytest
+
+from fairnotice.clock import SystemClock
+from fairnotice.control.node_lines import At, Hello, SnapshotBegins, encode
+from fairnotice.endpoint.link import Link
+from fairnotice.endpoint.passing import Passing
+from fairnotice.endpoint.unreported import Unreported
+from fairnotice.errors import Unavailable
+from tests.control.test_peers import Far
+from tests.endpoint.test_keeping import served
+
+OK = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"revision":7}'
+WRONG = b"HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 2\r\n\r\n{}"
+AWAY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"
+
+
+class Front:
+    """Somebody who shows what he is told, up to a revision."""
+
+    def __init__(self, revision):
+        self.revision = revision
+
+    def show(self, told):
+        del told
+
+
+def run(story, *plays):
+    """Play a story with a link to a server of the test; the bodies that the server was sent."""
+
+    async def whole():
+        async with Far(*plays) as far:
+            link = Link(Passing("n", [far.url]), SystemClock(), Unreported(None))
+            try:
+                await story(link)
+            finally:
+                await link.close()
+            return [json.loads(re.split(b"\r\n\r\n", one, maxsplit=1)[1]) for one in far.heard]
+
+    return asyncio.run(asyncio.wait_for(whole(), 20))
+
+
+def tell(link, revision):
+    """A control plane wants a word about this revision."""
+    for line in (Hello(1, "n"), SnapshotBegins(), At(revision, confirm=True)):
+        told = link.holding.take(encode(line).rstrip(b"\n"))
+    link.tell(told)
+
+
+def test_only_what_every_worker_shows_is_confirmed():
+    """One of two is behind: no more than it shows; and nothing where it shows nothing."""
+    fronts = [Front(9), Front(0)]
+
+    async def story(link):
+        for front in fronts:
+            link.add(front)
+        tell(link, 9)
+        for fronts[1].revision in (0, 7, 9):
+            await link.report()
+
+    said = run(story, [OK, OK, OK])
+
+    assert said == [{}, {"confirmed": 7}, {"confirmed": 9}]
+
+
+def test_what_cannot_be_reported_is_kept():
+    """A control plane that is in trouble is told the same later."""
+
+    async def story(link):
+        link.gathered(served("E1"))
+        with pytest.raises(Unavailable, match="503"):
+            await link.report()
+        assert len(link.unreported) == 1
+        await link.report()
+        assert len(link.unreported) == 0
+
+    first, second = run(story, [AWAY, OK])
+
+    assert first == second
+
+
+def test_what_is_never_taken_holds_up_nothing():
+    """A report that makes no sense over there is dropped, and counted."""
+
+    async def story(link):
+        link.gathered(served("E1"))
+        await link.report()
+        assert len(link.unreported) == 0
+        assert link.unreported.dropped_count == 1
+
+    assert len(run(story, [WRONG])) == 1
+
+
+def test_cut_off_for_long_nobody_is_asked():
+    """The VM is told to come back at once, instead of after a timeout."""
+
+    async def story(link):
+        link.cut_off_since -= 60
+        with pytest.raises(Unavailable, match="no control plane"):
+            await link.approve("a", ("E1",))
+        with pytest.raises(Unavailable, match="no control plane"):
+            await link.enable("vm:a")
+
+    assert run(story, [OK]) == []
