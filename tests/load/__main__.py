@@ -15,6 +15,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Event
 
 from tests.load.fleets import BIG_NODE, SMALL_NODES, fleet
 from tests.load.service import Service
@@ -26,6 +27,9 @@ GROWTH_MAX = 0.05
 
 # How long before the end nothing new is begun: everybody has seen what was announced.
 QUIET_SECONDS = 20.0
+
+# Nobody sets it: it is waited for.
+PAUSE = Event()
 
 
 class Missed(Exception):
@@ -66,7 +70,7 @@ class Run:
         generators = [self._generator(number) for number in range(GENERATORS)]
         for generator in generators:
             _say(f"connected: {json.loads(generator.stdout.readline())['connected']:,} VMs")
-        began = time.monotonic()
+        began = time.perf_counter()
         rollout = self._start_rollout()
         middle = self._watch(began, self.seconds / 2)
         self._watch(began, self.seconds - QUIET_SECONDS, rollout)
@@ -91,7 +95,7 @@ class Run:
 
     def _start_rollout(self) -> str:
         # Nobody is known to listen before the first poll of each was recorded.
-        time.sleep(5)
+        PAUSE.wait(5)
         body = {"nodes": list(SMALL_NODES), "impact": "freeze", "duration_seconds": 1}
         body |= {"nodes_at_once_max": 5, "recovery_seconds": 1}
         started = self.service.ask("POST", "/v1/rollouts", body)
@@ -99,8 +103,8 @@ class Run:
 
     def _watch(self, began: float, until: float, rollout: str = "") -> dict[str, int]:
         """Wait, and keep the fleet busy: when one rollout is over, the next begins."""
-        while (passed := time.monotonic() - began) < until:
-            time.sleep(min(5.0, until - passed))
+        while (passed := time.perf_counter() - began) < until:
+            PAUSE.wait(min(5.0, until - passed))
             if rollout and self.service.ask("GET", f"/v1/rollouts/{rollout}")["ended_at"]:
                 rollout = self._start_rollout()
         return self.service.resident_bytes()
