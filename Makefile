@@ -65,7 +65,8 @@ soak: install ## the long repeats: ten times the seeds, fresh chance, 700 kills
 	CONDUCTED_SEEDS=50 $(PY) -m pytest -n $(JOBS) tests/simulation/test_conducted.py
 	TAKEOVER_ROUNDS=10 TAKEOVER_SEED=$$(date +%s) $(PY) -m pytest tests/acceptance/test_many_control_planes.py
 	KILLS_SQLITE=500 KILLS_POSTGRES=200 $(PY) -m pytest -n $(JOBS) tests/conductor/test_killing.py
-	FAIRNOTICE_SOAK_SECONDS=120 FAIRNOTICE_SOAK_SEED=$$$$ $(PY) -m pytest tests/acceptance/test_ten_endpoints.py
+	ENDPOINTS_SECONDS=120 ENDPOINTS_SEED=$$$$ $(PY) -m pytest tests/acceptance/test_ten_endpoints.py
+	$(PY) -m tests.load --seconds 300
 	API_EXAMPLES=150 $(PY) -m pytest tests/control/test_openapi.py
 	$(PY) -m tests.metadata.fuzz_requests -max_total_time=$(FUZZ_SECONDS)
 

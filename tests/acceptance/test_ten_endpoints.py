@@ -4,7 +4,7 @@
     …                ├ bridge, 10.77.0.1: the control plane
     node-9 ── veth ──┘      169.254.169.254 and the VMs' addresses are on each node's loopback
 
-FAIRNOTICE_SOAK_SECONDS makes it longer, FAIRNOTICE_SOAK_SEED another one.
+ENDPOINTS_SECONDS makes it longer, ENDPOINTS_SEED another one.
 """
 
 import json
@@ -19,8 +19,8 @@ from tests.endpoint.ten_nodes import CENTER_ADDRESS, VMS_PER_NODE, vm_address
 from tests.house import ROOT
 
 NODES = 10
-SECONDS = float(os.environ.get("FAIRNOTICE_SOAK_SECONDS", "4"))
-SEED = int(os.environ.get("FAIRNOTICE_SOAK_SEED", "8"))
+SECONDS = float(os.environ.get("ENDPOINTS_SECONDS", "4"))
+SEED = int(os.environ.get("ENDPOINTS_SEED", "8"))
 LIMIT_SECONDS = 90 + SECONDS
 IN_CI = bool(os.environ.get("CI"))
 
