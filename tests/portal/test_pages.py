@@ -72,6 +72,16 @@ def test_now_says_what_is_announced(busy):
     assert f'data-act="/v1/events/{busy.event}/approve"' in html
 
 
+def test_only_where_nothing_is_at_stake_it_is_proposed_to_try_something():
+    """In production a quiet fleet is left alone."""
+    with served() as there:
+        assert b"Try it" in there.get("/").body
+        there.run.prefix_allowed = False
+        quiet = there.get("/").body
+        assert b"All quiet" in quiet
+        assert b"data-act=" not in quiet
+
+
 def test_the_document_is_shown_in_any_version(busy):
     """As the VM reads it."""
     assert "DurationInSeconds" in page_of(busy, "/vms/web-0?api-version=2020-07-01")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fairnotice.model import Event
-from fairnotice.portal.timeline import NOW_AT, NOW_MAX, SPANS, bar, span_of
+from fairnotice.portal.timeline import LEAST, NOW_AT, NOW_MAX, SPANS, bar, span_of
 from fairnotice.words import EventSource, EventStatus, EventType
 
 NOW = datetime(2026, 3, 1, 12, 0, 7, tzinfo=UTC)
@@ -70,6 +70,12 @@ def test_what_has_started_goes_on_until_now():
     assert found.impact_width == pytest.approx(10, abs=0.01)
     late = bar(event(15, started=-6, duration=3), span, NOW)
     assert late.impact_width == pytest.approx(10, abs=0.01)
+
+
+def test_nobody_is_made_to_believe_that_a_reboot_takes_hours():
+    """How long it takes is unknown: it is drawn as little, whatever the span."""
+    span = span_of([event(15)], NOW, 2 * 86_400)
+    assert bar(event(15), span, NOW).impact_width == LEAST
 
 
 @pytest.mark.parametrize("seconds", SPANS)

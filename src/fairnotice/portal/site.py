@@ -80,6 +80,11 @@ class Site:
         except Unavailable:
             return []
 
+    @property
+    def is_for_trying(self) -> bool:
+        """Whether anybody here may pretend to be any VM: then nothing real is at stake."""
+        return self._run.prefix_allowed
+
     # ---- Lines to copy ----
 
     def document_url(self, vm: str, api_version: str = NEWEST) -> str:

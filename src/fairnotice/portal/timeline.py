@@ -32,6 +32,7 @@ NOW_AT, NOW_MAX = 0.15, 0.4
 FAR = 5.0
 # Of what is over nobody knows how long; of what is to come, if nothing is said: a part of the span.
 UNKNOWN_SHARE = 0.06
+UNKNOWN_SECONDS_MAX = 120.0
 # A bar is at least so wide, in percent, or nobody sees it.
 LEAST = 0.4
 # Beyond this, in percent, there is more room on the left.
@@ -141,5 +142,6 @@ def bar(event: Event, span: Span, now: datetime) -> Bar:
 
 def _expected_end(event: Event, starts_at: datetime, span: Span) -> datetime:
     known = event.duration_seconds >= 0
-    seconds = event.duration_seconds if known else span.seconds * UNKNOWN_SHARE
+    unknown = min(span.seconds * UNKNOWN_SHARE, UNKNOWN_SECONDS_MAX)
+    seconds = event.duration_seconds if known else unknown
     return starts_at + timedelta(seconds=seconds)
