@@ -2,7 +2,9 @@
 
 import pytest
 
+from fairnotice.stores.memory import MemoryStore
 from fairnotice.testing.manual_clock import ManualClock
+from tests.control.bearers import Bearers
 from tests.control.calling import in_minutes, restarted, serving
 
 DEEDS = {
@@ -121,3 +123,16 @@ def test_a_rollout_is_steered_with_foresight(served):
     assert told(served, f"/v1/rollouts/{rollout}/pause")[0].startswith("No further node is taken")
     assert any("The rollout ends" in one for one in told(served, f"/v1/rollouts/{rollout}/cancel"))
     assert served.get(f"/v1/rollouts/{rollout}").json["status"] == "running"
+
+
+def test_the_audit_tells_what_was_done_and_not_what_was_thought_of():
+    """Else it would look as if somebody had restarted a VM again and again."""
+    store = MemoryStore()
+    with serving(store, auth=True) as there:
+        asking = Bearers(there, store)
+        path = "/v1/vms/web-0/restart"
+        assert asking.ask("operator", "POST", f"{path}?foresee=true").status == 200
+        assert asking.ask("reader", "POST", f"{path}?foresee=true").status == 403
+        assert asking.ask("operator", "POST", f"{path}?foresee=false").status == 202
+        found = asking.ask("admin", "GET", "/v1/audit").json["items"]
+    assert [(one["path"], one["status"]) for one in found] == [(path, 202), (path, 403)]
