@@ -13,8 +13,8 @@ from fairnotice.portal.assets import BUILD, address_of
 
 SHORT = 8
 _TICKING = {
-    "since": Markup('<time datetime="{}" data-since="{}"></time>'),
-    "until": Markup('<time datetime="{}" data-until="{}"></time>'),
+    "since": Markup('<time datetime="{}" data-since="{}">{}</time>'),
+    "until": Markup('<time datetime="{}" data-until="{}">{}</time>'),
 }
 
 
@@ -45,7 +45,9 @@ def _instant(when: datetime | None) -> Markup:
 
 def _ticking(when: datetime, way: str) -> Markup:
     """A length of time that the page counts: `until` an instant, or `since` one."""
-    return _TICKING[way].format(f"{when:%Y-%m-%dT%H:%M:%SZ}", _epoch(when))
+    # Until it does, and where no script runs, the instant itself: that does not change.
+    said = f"{when:%Y-%m-%d %H:%M:%S} UTC"
+    return _TICKING[way].format(f"{when:%Y-%m-%dT%H:%M:%SZ}", _epoch(when), said)
 
 
 def _environment() -> Environment:

@@ -85,7 +85,12 @@ class SignIn:
     async def _pass(self, request: Request, send: Send) -> None:
         scope, receive = request.scope, request.receive
         session = _session(request)
-        if _header(scope, b"authorization") is None and session is not None:
+        anonymous = _header(scope, b"authorization") is None
+        if anonymous and session is None and _wants_page(request):
+            # Nobody has been refused anything: he was not asked yet.
+            await _to_sign_in(request)(scope, receive, send)
+            return
+        if anonymous and session is not None:
             word = _header(scope, CSRF_HEADER) or ""
             if scope["method"] not in LOOKING and not session.knows(word):
                 detail = "This did not come from a page of ours. Load the page again."
@@ -163,9 +168,7 @@ class _Pages:
 
     def _instead(self, status: int) -> Response:
         if status == HTTPStatus.UNAUTHORIZED:
-            query = self._request.url.query
-            onward = self._request.url.path + (f"?{query}" if query else "")
-            return RedirectResponse(f"{SIGN_IN}?next={quote(onward, safe='')}", 303)
+            return _to_sign_in(self._request)
         why = (
             "The pages show the whole cloud, and this token is limited to a part of it, or is an "
             "endpoint's. What it may see, the API and the command line show."
@@ -236,6 +239,12 @@ def _local(path: str) -> str:
 
 
 # ---- Answers ----
+
+
+def _to_sign_in(request: Request) -> Response:
+    query = request.url.query
+    onward = request.url.path + (f"?{query}" if query else "")
+    return RedirectResponse(f"{SIGN_IN}?next={quote(onward, safe='')}", 303)
 
 
 def _asking(onward: str, why: str = "", status: int = 200) -> Response:
