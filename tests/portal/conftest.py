@@ -10,7 +10,10 @@ from tests.portal.browsing import CHROMIUM, served
 @pytest.fixture(scope="module")
 def chromium():
     """A browser."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only where it is needed
+    from playwright.sync_api import expect, sync_playwright  # noqa: PLC0415 - where it is needed
+
+    # A shared machine may be slow; a page that never gets there fails all the same.
+    expect.set_options(timeout=15_000)
 
     # Root may not run it in its sandbox, and continuous integration is root.
     options = ["--no-sandbox"] if os.geteuid() == 0 else []

@@ -209,6 +209,26 @@ def test_a_page_of_another_process_is_sent_all(there, wrong):
     assert {"summary", "axis", f"event:{event}"} <= {part[0] for part in message["parts"]}
 
 
+def test_of_very_many_the_next_are_shown(there, monkeypatch):
+    """And the one after them, when one of them is gone."""
+    monkeypatch.setattr("fairnotice.portal.now_page.LANES_SHOWN", 1)
+    monkeypatch.setattr("fairnotice.portal.now_page.EVENTS_SHOWN", 1)
+    first, second = restarted(there), restarted(there, "db")
+    if first > second:
+        # They start in the same second: then their ids say who is first.
+        first, second = second, first
+    html = page_of(there, "/")
+    assert (f'id="event:{first}"' in html, f'id="event:{second}"' in html) == (True, False)
+    assert html.count('class="lane"') == 1
+    assert "1 more than are shown" in html
+    standing = standing_of(there)
+    there.post(f"/v1/events/{first}/cancel")
+    (message,) = messages(there, "/", 1, **standing)
+    sent = {part[0]: part[3] for part in message["parts"]}
+    assert sent[f"event:{first}"] is None
+    assert sent[f"event:{second}"] is not None
+
+
 def test_a_connection_lives_though_nothing_happens(there):
     """So that the page knows a lost one."""
     first, second = messages(there, "/fleet", 2, **standing_of(there, "/fleet"))

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.cli.test_up import control, lines, shell, started
@@ -27,12 +26,6 @@ pytestmark = needs_browser
 
 WIDTHS = (360, 1280, 2560)
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _patience():
-    """A shared machine may be slow; a page that never gets there fails all the same."""
-    expect.set_options(timeout=15_000)
 
 
 def kept(page):

@@ -14,6 +14,8 @@ from fairnotice.portal.timeline import SPANS, Span, bar, span_of
 
 # What is over stays in view, so that one sees how it ended.
 OVER_SHOWN = 8
+# Of more than these the next are shown: nobody reads further, and history has all.
+LANES_SHOWN, BARS_SHOWN, EVENTS_SHOWN = 40, 20, 300
 COUNTED_EVERY = timedelta(seconds=2)
 # To choose from, beside the one that fits.
 CHOICES = (60, 900, 10_800, 172_800, 2_592_000)
@@ -32,22 +34,26 @@ class NowPage(Page):
         self._seconds = seconds if seconds in SPANS else None
         self._counted_at = self.now - COUNTED_EVERY
         self._enabled_count = 0
+        self._shown = self._next()
         self._span = span_of(self._live(), self.now, self._seconds)
 
     # ---- The span of the timeline ----
 
     @property
     def state(self) -> str:
-        """The span that is drawn."""
-        return f"{self._span.begins_at.isoformat()} {self._span.seconds}"
+        """The span that is drawn, and of what some is left out."""
+        return f"{self._span.begins_at.isoformat()} {self._span.seconds} {self._left_out()}"
 
     def resume(self, state: str) -> None:
-        """Go on with a span, if it is one of ours."""
-        begins_at, _, seconds = state.partition(" ")
+        """Go on with a span of ours; of what was left out it is not known what the page has."""
+        begins_at, _, more = state.partition(" ")
+        seconds, _, left_out = more.partition(" ")
         try:
             span = Span(datetime.fromisoformat(begins_at), int(seconds))
         except ValueError:
             return
+        unsure = left_out.split(",")
+        self._shown = {key: None for key in self._shown if key.kind not in unsure}
         if span.seconds in SPANS and span.begins_at.tzinfo is not None:
             self._span = span
 
@@ -63,17 +69,21 @@ class NowPage(Page):
     # ---- Parts ----
 
     def keys(self) -> Iterable[Key]:
-        """All of it."""
+        """All of it, but of very many only the next."""
         self._moved()
-        yield from ALWAYS
-        yield from self._lanes()
-        yield from (Key("event", event.id) for event in self._live())
+        self._shown = self._next()
+        return (*ALWAYS, *self._shown)
 
     def touched(self, rows: Iterable[Row]) -> Iterable[Key]:
-        """The rows and lanes of the events that changed; all lanes where the span did."""
+        """The rows and lanes of the events that changed; all lanes where the span did.
+
+        And those that are among the next from now on, or no more.
+        """
+        before, self._shown = self._shown, self._next()
         found = dict.fromkeys(ALWAYS)
         for event in self._events_of(rows):
             found |= {Key("event", event.id): None, Key("lane", event.scope): None}
+        found |= dict.fromkeys(before.keys() ^ self._shown.keys())
         if self._moved():
             found |= dict.fromkeys(self._lanes())
         return found
@@ -86,15 +96,16 @@ class NowPage(Page):
 
     def part(self, key: Key) -> Part | None:
         """One of them."""
-        if key.kind == "event":
-            return self._event(key)
-        if key.kind == "lane":
-            return self._lane(key)
+        if key.kind in ("event", "lane"):
+            draw = self._event if key.kind == "event" else self._lane
+            return draw(key) if key in self._shown else None
         more: dict[str, Any] = {}
         if key == SUMMARY:
             more = {"counts": self._counts()}
         elif key == AXIS:
+            lanes = len([key for key in self._shown if key.kind == "lane"])
             more = {"span": self._span, "choices": CHOICES, "chosen": self._seconds}
+            more |= {"lanes": lanes, "of_lanes": len(self.fleet.events_in_scope)}
         elif key == QUIET:
             more = {"vm": next(iter(self.fleet.vms), None), "nodes": self.fleet.nodes}
         elif key == OVER:
@@ -105,18 +116,17 @@ class NowPage(Page):
         event = self.fleet.events.get(key.name)
         if event is None or not event.visible:
             return None
-        order = f"{event.status is not event.status.STARTED:d}{event.not_before:%Y%m%d%H%M%S}"
         shown = told(event, self.now)
-        return self.drawn(key, "events", "part_event.html", order + event.id, told=shown)
+        return self.drawn(key, "events", "part_event.html", _order(event), told=shown)
 
     def _lane(self, key: Key) -> Part | None:
         names = self.fleet.events_in_scope.get(key.name, ())
-        events = sorted((self.fleet.events[name] for name in names), key=_turn)
+        events = sorted((self.fleet.events[name] for name in names), key=_order)
         if not events:
             return None
-        bars = [(told(event, self.now), bar(event, self._span, self.now)) for event in events]
-        first = min(events, key=_turn)
-        order = f"{first.not_before:%Y%m%d%H%M%S}{key.name}"
+        next_ones = events[:BARS_SHOWN]
+        bars = [(told(event, self.now), bar(event, self._span, self.now)) for event in next_ones]
+        order = f"{_order(events[0])}{key.name}"
         return self.drawn(key, "lanes", "part_lane.html", order, bars=bars, scope=key.name)
 
     # ---- What there is ----
@@ -125,8 +135,22 @@ class NowPage(Page):
         names = (name for names in self.fleet.events_in_scope.values() for name in names)
         return [self.fleet.events[name] for name in names]
 
+    def _next(self) -> dict[Key, None]:
+        """The events and scopes that are shown: those under way, and then those that come next."""
+        live = sorted(self._live(), key=_order)
+        scopes = islice(dict.fromkeys(event.scope for event in live), LANES_SHOWN)
+        shown = dict.fromkeys(Key("lane", scope) for scope in scopes)
+        return shown | dict.fromkeys(Key("event", event.id) for event in live[:EVENTS_SHOWN])
+
+    def _left_out(self) -> str:
+        """The kinds of parts of which not all are shown."""
+        scopes = self.fleet.events_in_scope
+        lanes = ("lane",) if len(scopes) > LANES_SHOWN else ()
+        events = ("event",) if sum(map(len, scopes.values())) > EVENTS_SHOWN else ()
+        return ",".join((*lanes, *events))
+
     def _lanes(self) -> Iterable[Key]:
-        return [Key("lane", scope) for scope, names in self.fleet.events_in_scope.items() if names]
+        return [key for key in self._shown if key.kind == "lane"]
 
     def _over(self) -> list[Event]:
         # The newest are the last ones: rows keep the order in which they were written first.
@@ -138,6 +162,7 @@ class NowPage(Page):
         waiting = [event for event in live if event.scheduled]
         return {
             "scheduled": len(waiting),
+            "left_out": max(len(live) - EVENTS_SHOWN, 0),
             "started": len(live) - len(waiting),
             "vms": len({name for event in live for name in event.resources}),
             "of_vms": len(self.fleet.vms),
@@ -168,5 +193,6 @@ class NowPage(Page):
                 yield from (self.fleet.events[name] for name in names)
 
 
-def _turn(event: Event) -> tuple[datetime, str]:
-    return event.not_before, event.id
+def _order(event: Event) -> str:
+    """What is under way comes first, then what comes next."""
+    return f"{event.scheduled:d}{event.not_before:%Y%m%d%H%M%S}{event.id}"
