@@ -81,9 +81,20 @@ def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
                 _, said = await put(peer, (PASSED_ON, "1"))
                 assert "passed on to one that does not lead. Nothing was done" in said
 
+                other.address = ""
+                epoch = other.take(other.look())
+                await until(lambda: run.conductor.leader.epoch == epoch)
+                health = await peer.ask("GET", "/readyz")
+                assert (health.status, "no table [cluster]" in json.loads(health.body)["why"]) == (
+                    503,
+                    True,
+                )
+                _, said = await put(peer)
+                assert "leads that have. Nothing was done. Try again later." in said
+
                 async with deaf() as address:
                     other.address = address
-                    assert other.take(other.look()) == 2
+                    assert other.take(other.look()) == 3
                     await until(lambda: run.conductor.leader.address == address)
                     _, said = await put(peer)
                     assert "It may have been done: look before you repeat it" in said
@@ -92,7 +103,7 @@ def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
 
                 async with deaf(hangs_up=False) as address:
                     other.address = address
-                    assert other.take(other.look()) == 3
+                    assert other.take(other.look()) == 4
                     await until(lambda: run.conductor.leader.address == address)
                     asked = asyncio.ensure_future(put(peer, seconds=60.0))
                     await asyncio.sleep(0.1)

@@ -27,7 +27,7 @@ from fairnotice.drivers.driver import Driver
 from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
 from fairnotice.engine import PROFILES, Timing
 from fairnotice.portal.portal import portal
-from fairnotice.stores.opening import open_lease, open_store, sqlite_file
+from fairnotice.stores.opening import open_lease, open_lease_alone, open_store, sqlite_file
 from fairnotice.systemd import reloading, tell_systemd, watchdog_seconds
 
 log = logging.getLogger(__name__)
@@ -126,6 +126,7 @@ def plan_of(config: ServeConfig, clock: Clock) -> Plan:
         fronts=portal,
         entrance=entrance,
         cluster=_cluster(config, url),
+        lease=None if config.cluster is not None else open_lease_alone(url),
     )
 
 

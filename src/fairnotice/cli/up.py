@@ -22,7 +22,7 @@ from fairnotice.engine import PROFILES, Refusal
 from fairnotice.errors import StoreInUse, UsageError
 from fairnotice.metadata.rate import BURST, DEFAULT, Rate, rate_of
 from fairnotice.portal.portal import portal
-from fairnotice.stores.opening import open_store, sqlite_file
+from fairnotice.stores.opening import open_lease_alone, open_store, sqlite_file
 
 EXAMPLES = """examples:
   fairnotice up                            # the sample fleet, kept between starts
@@ -96,6 +96,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     metadata = _place(arguments.metadata, METADATA, "metadata")
     return Plan(
         store=open_store(url),
+        lease=open_lease_alone(url),
         driver=SimulatedDriver(clock, path=machines),
         clock=clock,
         timing=PROFILES[arguments.timing or "dev"],

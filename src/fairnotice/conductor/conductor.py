@@ -12,14 +12,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from fairnotice.clock import Clock
+from fairnotice.conductor.alone import Alone
 from fairnotice.conductor.doubts import Doubts, changes_of
 from fairnotice.conductor.feed import Feed
 from fairnotice.conductor.following import RETRY_SECONDS, Following
-from fairnotice.conductor.leading import Lead, Leader, Reign
+from fairnotice.conductor.leading import Lead, Leader, Reign, why_nobody_leads
 from fairnotice.conductor.orders import Orders, order_of
 from fairnotice.conductor.store_thread import StoreThread
 from fairnotice.conductor.submissions import Decide, Submission, answer, decide_all, give_up
@@ -43,9 +44,6 @@ TOGETHER_MAX = 128
 CATCH_UP_MAX = 3
 # Changes of a commit that failed that are compared.
 LINES_COMPARED_MAX = 1_000_000
-# By so much the clock of whoever takes over may be behind the one before: two clocks are never the
-# same. What is more than that is a clock that went back (rule 25).
-SKEW_MAX = timedelta(seconds=10)
 
 Result = TypeVar("Result")
 
@@ -98,6 +96,8 @@ class Conductor:
         self._ending = False
         # Where several share a store: our part in who leads, and our reading after the others.
         self._lead: Lead | None = None
+        # Where it leads alone what others may come upon: a lease all the same.
+        self._alone: Alone | None = None
         self._following: Following | None = None
         self._waiting: list[Submission] = []
         self._arrived = asyncio.Event()
@@ -139,13 +139,20 @@ class Conductor:
 
     # ---- Beginning and ending ----
 
-    async def start(self, *, takeover: bool = False, waking: bool = True) -> Decision:
+    async def start(
+        self, *, takeover: bool = False, waking: bool = True, lease: Lease | None = None
+    ) -> Decision:
         """Take the lead, load what is remembered, and begin a new life (rules 10, 24, 25).
 
-        Without `waking` no timer fires by itself: whoever owns the clock calls `tick`.
+        Without `waking` no timer fires by itself: whoever owns the clock calls `tick`. With a
+        `lease`, others that share the store see that somebody leads.
         """
         self._must_be_new()
-        self.epoch = await self._in_store(self._store.lead)
+        if lease is None:
+            self.epoch = await self._in_store(self._store.lead)
+        else:
+            self._alone = Alone(lease, self._clock)
+            self.epoch = await self._alone.take(self._deposed)
         await self._load()
         # The clock as it is, even behind the last record: the law says so and makes it good.
         self._latest = self._clock.wall()
@@ -214,8 +221,9 @@ class Conductor:
         give_up(self._waiting, Unavailable("the control plane is ending"))
         await self._orders.drop()
         # Only now: whoever leads next asks for what we have begun.
-        if self._lead is not None:
-            await self._lead.close()
+        for held in (self._lead, self._alone):
+            if held is not None:
+                await held.close()
         if self._following is not None:
             await self._following.close()
         await self._driver.close()
@@ -259,18 +267,12 @@ class Conductor:
         """Lead: from here on nobody else's commit is made, so the journal holds still."""
         self.epoch = reign.epoch
         await following.read_to(await following.end(), self.fleet, self._load)
-        self._latest = self._clock_of_life(self._clock.wall(), takeover=reign.takeover)
+        self._latest = reign.wall_clock(self._clock.wall(), self.fleet.recorded_at)
         await self._begin_life(takeover=reign.takeover)
         self._doubts.settled()
         self._leads = True
         self._begin_waking()
         log.warning("leads now, in epoch %d from revision %d on", self.epoch, self.fleet.revision)
-
-    def _clock_of_life(self, wall: datetime, *, takeover: bool) -> datetime:
-        recorded_at = self.fleet.recorded_at
-        if takeover and recorded_at is not None and wall < recorded_at <= wall + SKEW_MAX:
-            return recorded_at
-        return wall
 
     async def _step_down(self) -> None:
         """Lead no more, and have no part in what was begun: whoever leads now asks for it."""
@@ -291,10 +293,19 @@ class Conductor:
         if self._lead is not None:
             self._lead.give_up(self.epoch)
 
+    def _deposed(self, error: LeadLost) -> None:
+        """It was alone, and another leads: nothing is done or shown here any more."""
+        self._leads = False
+        self._doubts.begin(error)
+        self.feed.cut()
+        waiting, self._waiting = self._waiting, []
+        self._arrived.clear()
+        give_up(waiting, error)
+
     def _not_leading(self) -> Unavailable:
         leader = self.leader
-        if leader is None:
-            return NotLeading("no control plane leads at the moment")
+        if leader is None or not leader.address:
+            return NotLeading(why_nobody_leads(leader))
         return NotLeading(f"the control plane at {leader.address} leads", leader.address)
 
     # ---- Commands ----
@@ -302,11 +313,11 @@ class Conductor:
     async def submit(self, command: Command) -> Decision | Refusal:
         """Have a command decided and made durable. Unavailable: nothing has changed."""
         if not self.leading:
+            if isinstance(self.trouble, LeadLost):
+                raise self.trouble
             if self.shares and not self._ending:
                 raise self._not_leading()
             raise Unavailable("the control plane is not ready")
-        if isinstance(self.trouble, LeadLost):
-            raise self.trouble
         asked = Submission(command, asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
         self._arrived.set()
@@ -376,6 +387,9 @@ class Conductor:
             if self._lead is not None and isinstance(error, LeadLost):
                 self._step_aside(error)
                 give_up(together, self._not_leading())
+            elif isinstance(error, LeadLost):
+                self._deposed(error)
+                give_up(together, error)
             else:
                 self._doubts.begin(error)
                 give_up(together, error)

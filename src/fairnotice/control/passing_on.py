@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.conductor.feed import Feed
-from fairnotice.conductor.leading import Leader
+from fairnotice.conductor.leading import Leader, why_nobody_leads
 from fairnotice.control.peers import Peer, PeerAnswer
 from fairnotice.control.problems import problem, said
 from fairnotice.errors import Unavailable, UsageError
@@ -100,7 +100,9 @@ class PassingOn:
             return _cannot("it was passed on to one that does not lead. Nothing was done")
         if leader is None or leader.address == self._ours:
             # Or we are about to: what others have recorded last is being read.
-            return _cannot("no control plane leads at the moment. Nothing was done")
+            return _cannot(f"{why_nobody_leads(None)}. Nothing was done")
+        if not leader.address:
+            return _cannot(f"{why_nobody_leads(leader)}. Nothing was done")
         try:
             body = await _whole_body(request)
             if body is None:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
+from fairnotice.conductor.leading import why_nobody_leads
 from fairnotice.control.admission import Auth
 from fairnotice.control.api import application
 from fairnotice.control.auth import Gate
@@ -34,6 +35,7 @@ from fairnotice.metadata.identity import Door
 from fairnotice.metadata.rate import DEFAULT, Rate
 from fairnotice.metadata.server import Server
 from fairnotice.metadata.worker import Worker
+from fairnotice.stores.lease import Lease
 from fairnotice.stores.store import Store
 
 LOOPBACK = "127.0.0.1"
@@ -79,6 +81,8 @@ class Plan(NamedTuple):
     fronts: Callable[["Running"], list[Address]] = lambda _: []
     # Where it is one of several control planes.
     cluster: Cluster | None = None
+    # Where it leads alone a store that others may share.
+    lease: Lease | None = None
     entrance: "Entrance | None" = None
 
 
@@ -131,15 +135,19 @@ class Running:
     def health(self) -> Health:
         """Whether commands are taken."""
         conductor = self.conductor
-        trouble = conductor.trouble
+        trouble, leader = conductor.trouble, conductor.leader
+        why = "" if trouble is None else str(trouble)
+        if not why and conductor.shares:
+            # Whoever asks for a change here could not be served.
+            why = why_nobody_leads(leader)
         return Health(
-            ready=trouble is None,
-            why="" if trouble is None else str(trouble),
+            ready=not why,
+            why=why,
             metadata="" if self.worker is None else str(self.metadata),
             store=self.store,
             revision=conductor.feed.revision,
             leading=conductor.leading,
-            leader=leader.address if (leader := conductor.leader) else "",
+            leader=leader.address if leader else "",
             epoch=leader.epoch if leader else conductor.epoch,
             lag_seconds=round(conductor.lag_seconds, 3),
         )
@@ -157,7 +165,7 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
         # Taken before anything is begun: a port that is taken is said at once.
         control = stack.enter_context(contextlib.closing(listening(plan.control, "control")))
         if plan.cluster is None:
-            await conductor.start()
+            await conductor.start(lease=plan.lease)
         else:
             await conductor.join(plan.cluster.lease)
         run = _made(plan, conductor, serving)

@@ -10,6 +10,9 @@ from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.sqlite.store import SqliteStore
 from fairnotice.stores.store import Store
 
+# For so long at most, whoever leads alone and dies keeps the next one waiting.
+ALONE_SECONDS = 2.5
+
 
 def open_store(url: str) -> Store:
     """The store that this URL names, ready for use: made or migrated where need be.
@@ -47,6 +50,11 @@ def open_lease(url: str, address: str, seconds: float) -> Lease:
         raise UsageError("Several control planes share a PostgreSQL database: no other store.")
     lease: Lease = _imported("lease").PostgresLease(url, address, seconds)
     return lease
+
+
+def open_lease_alone(url: str) -> Lease | None:
+    """The lead for who shares the store with nobody; None where nobody else could have it."""
+    return open_lease(url, "", ALONE_SECONDS) if _is_postgres(url) else None
 
 
 def _is_postgres(url: str) -> bool:
