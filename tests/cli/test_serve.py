@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
@@ -269,3 +270,45 @@ def test_two_of_them_share_a_database(tmp_path, postgres_url):
         until(lambda: other.call("GET", "/readyz", trust=trust).json["leading"])
         assert other.call("POST", "/v1/vms/db/restart", trust=trust).status == 202
         assert other.end() == 0
+
+
+ON_POSTGRES = """
+[store]
+url = "{url}"
+[control]
+listen = "127.0.0.1:{port}"
+[auth]
+required = false
+"""
+
+
+def status_of(port, path):
+    """What is answered there; None where nobody is."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status
+        except OSError:
+            return None
+
+
+def test_it_waits_for_a_database_that_is_away_when_it_starts(tmp_path, postgres_server):
+    """Alive and not ready, which is said once; it serves when the database is there."""
+    url, port = postgres_server.new_database(), free_port()
+    postgres_server.stop()
+
+    def come_back():
+        try:
+            until(lambda: status_of(port, "/readyz") == 503)
+            return status_of(port, "/healthz"), status_of(port, "/v1/vms")
+        finally:
+            postgres_server.start()
+
+    with ThreadPoolExecutor(1) as pool:
+        looked = pool.submit(come_back)
+        with serves(tmp_path, ON_POSTGRES.format(url=url, port=port)) as it:
+            assert looked.result() == (200, 503)
+            assert it.call("GET", "/readyz").status == 200
+            assert it.log.count("waits for the database: open: ") == 1
+            assert "the database is there" in it.log
+            assert it.end() == 0

@@ -117,6 +117,6 @@ def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
                 assert int(answer.headers[REVISION]) == run.conductor.feed.revision
                 text = (await peer.ask("GET", "/metrics")).body.decode()
                 assert "fairnotice_leading 1\n" in text
-                assert "fairnotice_epoch 4\n" in text
+                assert "fairnotice_epoch 5\n" in text
 
     asyncio.run(story())

@@ -17,6 +17,7 @@ from fairnotice.cli import exits, settings
 from fairnotice.cli.logs import log_to_standard_error
 from fairnotice.cli.parsing import examples
 from fairnotice.cli.serve_config import ServeConfig, read
+from fairnotice.cli.serve_opening import opened
 from fairnotice.cli.serve_reload import Reload
 from fairnotice.clock import Clock, SystemClock
 from fairnotice.control.certificates import Certificates
@@ -27,7 +28,8 @@ from fairnotice.drivers.driver import Driver
 from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
 from fairnotice.engine import PROFILES, Timing
 from fairnotice.portal.portal import portal
-from fairnotice.stores.opening import open_lease, open_lease_alone, open_store, sqlite_file
+from fairnotice.stores.opening import open_lease, open_lease_alone, sqlite_file
+from fairnotice.stores.store import Store
 from fairnotice.systemd import reloading, tell_systemd, watchdog_seconds
 
 log = logging.getLogger(__name__)
@@ -79,12 +81,15 @@ async def serve(path: Path, config: ServeConfig, clock: Clock) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _end, ended)
-    plan = plan_of(config, clock)
-    assert plan.entrance is not None
+    entrance = _entrance(config, clock)
+    store = await opened(config, entrance, ended)
+    if store is None:
+        return
+    plan = plan_of(config, clock, store, entrance)
     async with running(plan) as run:
-        reload = Reload(path, config, run, plan.entrance)
+        reload = Reload(path, config, run, entrance)
         loop.add_signal_handler(signal.SIGHUP, hung_up.set)
-        said = _said(run, plan.entrance)
+        said = _said(run, entrance)
         log.info("fairnotice serves %s", said)
         tell_systemd(f"READY=1\nSTATUS=Serves {said}")
         async with beside(_reloading(hung_up, reload, clock), _telling(run, said, clock)):
@@ -105,13 +110,12 @@ def _end(ended: asyncio.Event) -> None:
 # ---- What it is made of ----
 
 
-def plan_of(config: ServeConfig, clock: Clock) -> Plan:
-    """What is run; the store is opened and migrated for it."""
+def plan_of(config: ServeConfig, clock: Clock, store: Store, entrance: Entrance) -> Plan:
+    """What is run."""
     url, place, metadata = config.store_url(), config.metadata_place, config.metadata
-    entrance = _entrance(config, clock)
     driver = _driver(config, url, clock)
     return Plan(
-        store=open_store(url),
+        store=store,
         driver=driver,
         clock=clock,
         timing=_timing(config),

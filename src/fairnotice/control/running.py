@@ -292,7 +292,21 @@ async def control_plane(
     if run.cluster is not None:
         # Behind the entrance: whoever may not ask here is not passed on either.
         app = passing_on = PassingOn(app, run.conductor, run.cluster)
-    server = uvicorn.Server(_served(Headers(_entered(run, app, sock, entrance)), entrance))
+    try:
+        async with answering(_entered(run, app, sock, entrance), sock, entrance):
+            try:
+                yield
+            finally:
+                run.ending.set()
+    finally:
+        if passing_on is not None:
+            await passing_on.close()
+
+
+@contextlib.asynccontextmanager
+async def answering(app: ASGIApp, sock: socket.socket, entrance: Entrance) -> AsyncIterator[None]:
+    """An HTTP server for this application; its end answers what is under way."""
+    server = uvicorn.Server(_served(Headers(app), entrance))
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup(sockets=[sock])
@@ -300,12 +314,9 @@ async def control_plane(
     try:
         yield
     finally:
-        run.ending.set()
         server.should_exit = True
         await loop
         await server.shutdown(sockets=[sock])
-        if passing_on is not None:
-            await passing_on.close()
 
 
 def _entered(run: Running, app: ASGIApp, sock: socket.socket, entrance: Entrance) -> ASGIApp:

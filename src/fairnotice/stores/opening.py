@@ -24,7 +24,7 @@ def open_store(url: str) -> Store:
         return MemoryStore()
     if path := sqlite_file(url):
         return SqliteStore(path)
-    if _is_postgres(url):
+    if is_shared(url):
         store: Store = _imported("store").PostgresStore(url)
         return store
     # Only what stands in front is repeated: a URL may hold a password.
@@ -46,7 +46,7 @@ def open_lease(url: str, address: str, seconds: float) -> Lease:
 
     errors.UsageError for a store that only one process may have.
     """
-    if not _is_postgres(url):
+    if not is_shared(url):
         raise UsageError("Several control planes share a PostgreSQL database: no other store.")
     lease: Lease = _imported("lease").PostgresLease(url, address, seconds)
     return lease
@@ -54,10 +54,11 @@ def open_lease(url: str, address: str, seconds: float) -> Lease:
 
 def open_lease_alone(url: str) -> Lease | None:
     """The lead for who shares the store with nobody; None where nobody else could have it."""
-    return open_lease(url, "", ALONE_SECONDS) if _is_postgres(url) else None
+    return open_lease(url, "", ALONE_SECONDS) if is_shared(url) else None
 
 
-def _is_postgres(url: str) -> bool:
+def is_shared(url: str) -> bool:
+    """Whether the store is a server's, which comes and goes by itself, and others may use."""
     return url.startswith(("postgresql://", "postgres://"))
 
 
