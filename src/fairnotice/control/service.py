@@ -208,7 +208,8 @@ class Service:
         row = self.fleet.events.get(event.upper()) or stories.last_known(event.upper(), lines)
         if row is None:
             row = self._event(event)
-        return shapes.History(event=views.event(row), steps=stories.steps(row, lines))
+        steps = stories.steps(row, lines, self.conductor.now().wall)
+        return shapes.History(event=views.event(row), steps=steps)
 
     # ---- VMs and scale sets ----
 

@@ -200,6 +200,8 @@ class Operation(Shape):
     impacts: list[Impact]
     rollout: str | None
     reason: str
+    # Nodes whose endpoint has to confirm one of its events before it starts.
+    unconfirmed: list[str]
 
 
 class RolloutNode(Shape):

@@ -162,7 +162,14 @@ def operation(fleet: Fleet, row: Operation) -> shapes.Operation:
         impacts=[_impact(fleet.impacts[key]) for key in keys if key in fleet.impacts],
         rollout=row.rollout,
         reason=row.reason,
+        unconfirmed=_unconfirmed(fleet, row),
     )
+
+
+def _unconfirmed(fleet: Fleet, row: Operation) -> list[str]:
+    events = (fleet.events.get(name) for name in row.events)
+    scheduled = (one for one in events if one is not None and one.scheduled)
+    return list(dict.fromkeys(node for one in scheduled for node in held_by(one)))
 
 
 def _requested_by(fleet: Fleet, row: Operation) -> str:
