@@ -319,12 +319,19 @@ def event_rows(events: Iterable[dict[str, Any]], now: datetime) -> Iterable[Sequ
         yield (
             Text(short(event["id"]), style="bold" if not event["gone_at"] else "dim"),
             event["type"],
-            styled(event["status"]),
+            event_status(event),
             listed(event["resources"]),
             not_before(event, now, waiting=scheduled),
             seen(event),
             listed(one["by"] for one in event["approvals"]),
         )
+
+
+def event_status(event: dict[str, Any]) -> Text:
+    """`Completed, 1 impact failed`: what VMs are shown, and what became of them."""
+    status = styled(event["status"])
+    failed = event["failed"]
+    return status.append(f", {counted(len(failed), 'impact')} failed", "red") if failed else status
 
 
 def seen(event: dict[str, Any]) -> str:

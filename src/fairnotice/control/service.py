@@ -165,14 +165,14 @@ class Service:
     ) -> Iterable[shapes.Event]:
         """Every event that is announced, under way, or over for less than a day."""
         rows = beyond(self.fleet.events, after, only)
-        return (views.event(row) for row in rows if status in (None, row.status))
+        return (views.event(self.fleet, row) for row in rows if status in (None, row.status))
 
     async def event(self, name: str) -> shapes.Event:
         """One event, for as long as history is kept."""
         row = self.fleet.events.get(name.upper())
         if row is None:
             return (await self.history(name)).event
-        return views.event(row)
+        return views.event(self.fleet, row)
 
     def operations(self, after: str = "", only: Only = everything) -> Iterable[shapes.Operation]:
         """Every operation that is pending, under way, or over for less than a day."""
@@ -209,7 +209,7 @@ class Service:
         if row is None:
             row = self._event(event)
         steps = stories.steps(row, lines, self.conductor.now().wall)
-        return shapes.History(event=views.event(row), steps=steps)
+        return shapes.History(event=views.event(self.fleet, row), steps=steps)
 
     # ---- VMs and scale sets ----
 

@@ -167,6 +167,8 @@ class Event(Shape):
     reason: str
     # Nodes whose endpoint has not said that it shows the event: unapproved, it waits for them.
     unconfirmed: list[str]
+    # The VMs to which it could not be done, as far as is still known.
+    failed: list[str]
 
 
 class Impact(Shape):

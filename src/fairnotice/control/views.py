@@ -26,7 +26,7 @@ from fairnotice.model import (
     Vm,
 )
 from fairnotice.wire.instance import computer_name
-from fairnotice.words import EventType, RolloutNodeStatus, RolloutStatus, ScopeKind
+from fairnotice.words import EventType, ImpactStatus, RolloutNodeStatus, RolloutStatus, ScopeKind
 
 # Of a rollout, so many nodes are told why they wait; the others wait for those.
 WAITING_TOLD_MAX = 1_000
@@ -110,7 +110,7 @@ def scale_set(fleet: Fleet, row: ScaleSet) -> shapes.ScaleSet:
     )
 
 
-def event(row: Event) -> shapes.Event:
+def event(fleet: Fleet, row: Event) -> shapes.Event:
     """An event, in whatever state."""
     approvals = [] if row.approval is None else [shapes.Approval(**row.approval._asdict())]
     seen_by = {seen.vm for seen in row.seen}
@@ -140,7 +140,13 @@ def event(row: Event) -> shapes.Event:
         never_seen=[name for name in row.resources if name not in seen_by],
         reason=row.reason,
         unconfirmed=list(held_by(row)) if row.scheduled else [],
+        failed=[name for name in row.resources if _has_failed(fleet, row.operation, name)],
     )
+
+
+def _has_failed(fleet: Fleet, operation: str, vm: str) -> bool:
+    impact = fleet.impacts.get(impact_key(operation, vm))
+    return impact is not None and impact.status in (ImpactStatus.FAILED, ImpactStatus.TIMED_OUT)
 
 
 def operation(fleet: Fleet, row: Operation) -> shapes.Operation:
@@ -257,7 +263,7 @@ def accepted(fleet: Fleet, decision: Decision) -> shapes.Accepted:
     return shapes.Accepted(
         id=answer.request,
         operations=list(answer.operations),
-        events=[event(fleet.events[name]) for name in answer.events if name in fleet.events],
+        events=[event(fleet, fleet.events[name]) for name in answer.events if name in fleet.events],
         left=list(answer.left),
         warnings=list(decision.warnings),
     )
