@@ -21,7 +21,7 @@ def test_a_running_service_is_backed_up_and_goes_on_elsewhere(fairnotice, tmp_pa
     restored = typed("restore", str(file), "--store", url)
     assert restored.code == 0
     assert "Restored: revision" in restored.out
-    assert "docs/guides/backup.md" in restored.err
+    assert "Before you start the service: revoke those tokens" in restored.err
     again = typed("restore", str(file), "--store", url)
     assert (again.code, again.out) == (2, "")
     assert "not empty" in again.err

@@ -190,6 +190,9 @@ def test_a_control_plane_is_known_by_its_certificate(guarded, certificate, tmp_p
             guarded.root, "vm", "list", "--ca", str(certificate[0]), url=f"https://127.0.0.1:{port}"
         )
         assert other_name.code == exits.UNREACHABLE
+        assert "is for another name" in other_name.err
+        assert ".." not in other_name.err
+        assert "--ca" not in other_name.err
         empty = tmp_path / "empty.pem"
         empty.write_text("nothing\n")
         for path in (empty, tmp_path / "nowhere.pem"):

@@ -16,7 +16,9 @@ from fairnotice.stores.opening import open_store
 
 LOST = (
     "What was asked for, approved and carried out after that is not known here; tokens that were "
-    "revoked after that count again. Read docs/guides/backup.md before you start the service."
+    "revoked after that count again, and operations that were pending then start again when they "
+    "are due. Before you start the service: revoke those tokens, keep the state directory of the "
+    "driver, which knows what was done, and have the fleet file at hand to apply it."
 )
 
 

@@ -94,8 +94,13 @@ def _must_mean_something(wanted: Wanted) -> None:
     if wanted.name.lower() in RESERVED_NAMES:
         raise UsageError(f"{wanted.name} is who asks without a token. Choose another name.")
     limited = bool(wanted.scopes or wanted.resource_groups)
-    if (wanted.node is not None) != (wanted.role is TokenRole.ENDPOINT):
-        raise UsageError("A token of role endpoint is good for one node, and no other has any.")
+    if wanted.node is None and wanted.role is TokenRole.ENDPOINT:
+        raise UsageError("A token of role endpoint is good for one node: say which (--node NAME).")
+    if wanted.node is not None and wanted.role is not TokenRole.ENDPOINT:
+        raise UsageError(
+            f"Only a token of role endpoint has a node, and this one is of role {wanted.role}: "
+            "leave out the node (--node), or make it --role endpoint."
+        )
     if limited and wanted.role in (TokenRole.ADMIN, TokenRole.ENDPOINT):
         raise UsageError(
             f"A token of role {wanted.role} cannot be limited to scopes or resource groups: "
