@@ -4,7 +4,7 @@ import socket
 import ssl
 import subprocess
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 
 import pytest
@@ -198,3 +198,38 @@ def test_a_control_plane_is_known_by_its_certificate(guarded, certificate, tmp_p
         for path in (empty, tmp_path / "nowhere.pem"):
             wrong = ask("vm", "list", "--ca", str(path))
             assert (wrong.code, str(path) in wrong.err) == (exits.WRONG_USAGE, True)
+
+
+def test_what_is_made_straight_in_the_store_is_checked_and_written_down(tmp_path):
+    """As by the API: a node that is not there is refused, a resource group without VMs is said."""
+    url = f"sqlite:{tmp_path / 'fleet.db'}"
+    make = partial(typed, "token", "create")
+    early = make("early", "--role", "endpoint", "--node", "node-0", "--store", url)
+    assert (early.code, "no fleet yet" in early.err) == (exits.DONE, True)
+    with serving(open_store(url)):
+        pass
+    wrong = make("one", "--role", "endpoint", "--node", "nod-0", "--store", url)
+    assert wrong.code == exits.NOT_FOUND
+    assert "There is no node nod-0. Did you mean node-0" in wrong.err
+    group = make("shop", "--role", "reader", "--resource-group", "samle", "--store", url)
+    assert group.code == exits.DONE
+    assert "No VM is in the resource group samle" in group.err
+    assert "Did you mean sample?" in group.err
+    assert typed("token", "revoke", "shop", "--store", url).code == exits.DONE
+    with closing(open_store(url)) as store:
+        lines = [(line.audited.path, line.audited.source) for line in store.audit(9)]
+    straight = "straight in the store"
+    assert lines == [
+        ("/v1/tokens/shop/revoke", straight),
+        ("/v1/tokens/shop", straight),
+        ("/v1/tokens/early", straight),
+    ]
+
+
+def test_a_resource_group_without_vms_is_said_by_the_control_plane_too(guarded):
+    """The token is made: the VMs may come."""
+    done = guarded(
+        guarded.root, "token", "create", "later", "--role", "reader", "--resource-group", "later"
+    )
+    assert done.code == exits.DONE
+    assert "No VM is in the resource group later" in done.err

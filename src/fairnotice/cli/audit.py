@@ -47,7 +47,7 @@ def _picture(session: Session, found: dict[str, Any]) -> None:
     rows = (
         (
             shown.at(line["at"], now),
-            line["name"] or "nobody known",
+            _who(line),
             line["source"],
             str(line["status"]),
             _what(line),
@@ -58,6 +58,12 @@ def _picture(session: Session, found: dict[str, Any]) -> None:
     shown.say(shown.table(COLUMNS, rows))
     if found["next"] is not None:
         shown.hint("There is more: fairnotice audit --limit 1000")
+
+
+def _who(line: dict[str, Any]) -> str:
+    """`ann`; `ann (revoked)` where the token was hers and did not count any more."""
+    name = line["name"] or "nobody known"
+    return f"{name} ({line['lapsed']})" if line["lapsed"] else name
 
 
 def _what(line: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import from_api
 from fairnotice.cli.parsing import Subparsers, group, leaf, some_name
 from fairnotice.cli.session import Session
-from fairnotice.control import tokens
+from fairnotice.control import straight, tokens
 from fairnotice.stores.access import Token
 from fairnotice.stores.opening import open_store
 from fairnotice.stores.store import Store
@@ -21,7 +21,7 @@ from fairnotice.words import TokenRole
 
 COLUMNS = ("NAME", "ROLE", "[LIMITS]", "EXPIRES", "STATE", "ID")
 # Who made a token that was made without asking a control plane.
-STRAIGHT = "whoever has the store"
+STRAIGHT = straight.WHOEVER
 
 
 def add(subparsers: Subparsers) -> None:
@@ -135,9 +135,8 @@ def _create(session: Session) -> int:
 
 def _created_in(url: str, made: tokens.Made) -> dict[str, Any]:
     with _opened(url) as store:
-        if not store.add_token(made.token):
-            raise tokens.taken(made.token.name)
-    return {"token": _shown(made.token), "secret": made.text}
+        warnings = straight.add(store, made)
+    return {"token": _shown(made.token), "secret": made.text, "warnings": warnings}
 
 
 def _say_created(session: Session, made: dict[str, Any]) -> None:
@@ -148,6 +147,8 @@ def _say_created(session: Session, made: dict[str, Any]) -> None:
     counts = f"counts until {until}" if until else "counts until it is revoked"
     shown.note(f"{token['name']}, {token['role']}, {counts}. It is not shown again: keep it safe.")
     shown.note("Use it: FAIRNOTICE_TOKEN=… fairnotice …")
+    for warning in made["warnings"]:
+        shown.note(warning)
 
 
 # ---- Looking and revoking ----
@@ -205,8 +206,7 @@ def _revoke(session: Session) -> int:
 
 def _revoked_in(url: str, name: str, session: Session) -> dict[str, Any]:
     with _opened(url) as store:
-        found = tokens.token_named(store.tokens().tokens, name)
-        token = None if found is None else store.revoke_token(found.id, session.clock.wall())
+        token = straight.revoke(store, name, session.clock.wall())
     if token is None:
         raise CommandFailed(f"There is no token {name}.", exits.NOT_FOUND)
     return _shown(token)

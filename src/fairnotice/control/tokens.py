@@ -129,6 +129,14 @@ class Bearer:
         self.ended = asyncio.Event()
 
 
+class Lapsed(NamedTuple):
+    """A token that counted once, shown with its right secret."""
+
+    token: Token
+    # `revoked` or `expired`.
+    why: str
+
+
 class Tokens:
     """All tokens there are, as far as is known here."""
 
@@ -191,13 +199,24 @@ class Tokens:
         id_ = form[1]
         if id_ not in self._known:
             await self._look_soon()
+        token = self._right(id_, text)
+        if token is None or not self._counts(id_):
+            return None
+        return self._bearers.setdefault(id_, Bearer(token))
+
+    def _right(self, id_: str, text: str) -> Token | None:
         token = self._known.get(id_)
         # Compared also where there is none, and whole: how long it takes tells nothing.
         kept = "" if token is None else token.secret_hash
-        right = hmac.compare_digest(hash_of(text), kept)
-        if token is None or not right or not self._counts(id_):
+        return token if hmac.compare_digest(hash_of(text), kept) else None
+
+    def lapsed(self, text: str) -> Lapsed | None:
+        """Whose token this was, where it counts no longer: for the audit, and nobody's answer."""
+        form = _FORM.fullmatch(text)
+        token = None if form is None else self._right(form[1], text)
+        if token is None or self._counts(token.id):
             return None
-        return self._bearers.setdefault(id_, Bearer(token))
+        return Lapsed(token, "expired" if token.revoked_at is None else "revoked")
 
     async def _look_soon(self) -> None:
         """Look once for all who wait, and not too soon after the last time."""
