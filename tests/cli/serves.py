@@ -146,3 +146,9 @@ def certificate(folder: Path, name: str = "tls", days: int = 30) -> tuple[Path, 
     line = ["openssl", *words.split(), "-keyout", str(key), "-out", str(made)]
     subprocess.run(line, check=True, capture_output=True)  # noqa: S603 - for tests alone
     return made, key
+
+
+def free_port():
+    """A port that nobody has at the moment: the other control planes are told of it."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]
