@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from urllib.request import Request, urlopen
 
-from fairnotice.cli.node import in_a_word
+from fairnotice.cli.reports import in_a_word
 
 
 def joined(service, node):
@@ -42,5 +42,5 @@ def test_the_list_of_nodes_says_which_endpoints_report(service, fairnotice):
 
     assert " follows " in lines["node-0"]
     assert " follows " not in lines["node-1"]
-    assert late.plain == "silent"
-    assert in_a_word({"heard_at": None}, datetime(2026, 1, 1, tzinfo=UTC)).plain == "not heard yet"
+    assert late == "silent"
+    assert in_a_word({"heard_at": None}, datetime(2026, 1, 1, tzinfo=UTC)) == "not heard yet"

@@ -2,23 +2,21 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 from rich.text import Text
 
-from fairnotice.cli import accepted, exits, operation, rollout, shown
+from fairnotice.cli import accepted, exits, operation, reports, rollout, shown
 from fairnotice.cli.exits import CommandFailed
-from fairnotice.cli.instants import from_api, instant, to_api
+from fairnotice.cli.instants import instant, to_api
 from fairnotice.cli.parsing import Subparsers, from_one, group, leaf, names
 from fairnotice.cli.session import Session
 from fairnotice.words import Power
 
 COLUMNS = ("NODE", "STATE", "FAULT DOMAIN", "SLOTS", "ENDPOINT", "LIVE", "[VMS]")
 SPARE = ("FAULT DOMAIN", "SLOTS")
-# An endpoint reports every half minute, also that there is nothing: so it has missed two.
-SILENT_SECONDS = 75.0
+STYLES = {reports.FOLLOWS: "green", reports.SILENT: "red", reports.UNHEARD: "yellow"}
 # What no VM feels.
 UNFELT = ("cordon", "uncordon")
 
@@ -135,29 +133,21 @@ def _list(session: Session) -> int:
         has_any = any(node["endpoint"] for node in found["items"])
         told = session.remote.everything("endpoints")["items"] if has_any else []
         now = session.clock.wall()
-        words = {one["node"]: in_a_word(one, now) for one in told}
-        rows = (_row(node, words.get(node["name"])) for node in found["items"])
+        words = {one["node"]: reports.in_a_word(one, now) for one in told}
+        rows = (_row(node, words.get(node["name"], "")) for node in found["items"])
         shown.say(shown.table(COLUMNS, rows, SPARE))
 
     return session.show(session.remote.everything("nodes"), picture)
 
 
-def in_a_word(endpoint: dict[str, Any], now: datetime) -> Text:
-    """`follows`, `silent` or `not heard yet`: as the control plane that leads has heard of it."""
-    if endpoint["heard_at"] is None:
-        return Text("not heard yet", "yellow")
-    silent_seconds = (now - from_api(endpoint["heard_at"])).total_seconds()
-    return Text("silent", "red") if silent_seconds > SILENT_SECONDS else Text("follows", "green")
-
-
-def _row(node: dict[str, Any], endpoint: Text | None) -> tuple[shown.Cell, ...]:
+def _row(node: dict[str, Any], endpoint: str) -> tuple[shown.Cell, ...]:
     live = len(node["operations"])
     return (
         node["name"],
         shown.styled(node["state"]),
         str(node["fault_domain"]),
         f"{node['used']} of {node['capacity']}",
-        endpoint,
+        Text(endpoint, STYLES.get(endpoint, "")),
         shown.counted(live, "operation") if live else None,
         shown.listed(node["vms"]),
     )
