@@ -233,3 +233,12 @@ def test_a_resource_group_without_vms_is_said_by_the_control_plane_too(guarded):
     )
     assert done.code == exits.DONE
     assert "No VM is in the resource group later" in done.err
+
+
+def test_the_audit_of_a_name_that_nobody_has_says_so(guarded):
+    """It does not look as if somebody had asked for nothing."""
+    made(guarded, "quiet", "--role", "reader")
+    ghost = guarded(guarded.root, "audit", "--who", "ghost")
+    quiet = guarded(guarded.root, "audit", "--who", "quiet")
+    assert "There is no token ghost" in ghost.out
+    assert "quiet has asked for nothing" in quiet.out
