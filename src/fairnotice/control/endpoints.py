@@ -102,9 +102,6 @@ class Endpoints:
         heard = [one for one in body.heard if here.had_scope(one.scope)]
         seen = [one for one in body.seen if here.had_vm(one.vm)]
         told: list[Command] = []
-        # One that was taken away is not waited for, until it joins again.
-        if body.confirmed is not None and node in self._conductor.fleet.endpoints:
-            told.append(Confirm(node=node, revision=body.confirmed))
         if heard or seen:
             told.append(
                 ReportServed(
@@ -116,6 +113,10 @@ class Endpoints:
         if body.unserved is not None:
             silent = [scope for scope in body.unserved.scopes if scope in here.scopes]
             told.append(ReportUnserved(scopes=tuple(silent), seconds=body.unserved.seconds))
+        # Last, so that it is known what was seen: then its notice does not begin anew (rule 5).
+        # One that was taken away is not waited for, until it joins again.
+        if body.confirmed is not None and node in self._conductor.fleet.endpoints:
+            told.append(Confirm(node=node, revision=body.confirmed))
         given = len(body.heard) + len(body.seen)
         given += 0 if body.unserved is None else len(body.unserved.scopes)
         answer = await self._told(*told)
