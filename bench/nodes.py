@@ -18,7 +18,7 @@ from bench.pollers import POLL
 from bench.processes import Process, cores
 from fairnotice.clock import SystemClock
 from fairnotice.control.peers import Peer
-from fairnotice.endpoint.front import Front, Manner
+from fairnotice.endpoint.front import Front, Manner, Served
 from fairnotice.endpoint.holding import Holding
 
 SNAPSHOT_SECONDS_AT_MOST = 3
@@ -92,6 +92,10 @@ class _Nobody:
         raise NotImplementedError(scope)
 
 
+def _unheard(_: Served) -> None:
+    """Nobody is served here either."""
+
+
 async def _snapshots(port: int) -> float:
     """Seconds from asking for all feeds to boards that show all of them, in one process."""
     began = time.perf_counter()
@@ -100,7 +104,7 @@ async def _snapshots(port: int) -> float:
 
 
 async def _snapshot(port: int, number: int) -> None:
-    front, holding = Front(_Nobody(), SystemClock(), Manner()), Holding()
+    front, holding = Front(_Nobody(), SystemClock(), Manner(), _unheard), Holding()
     lines = Peer(f"http://127.0.0.1:{port}").lines(
         f"/v1/endpoints/node-{number}/feed", idle_seconds=IDLE_SECONDS
     )

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Protocol
 
 from fairnotice.clock import Clock
@@ -150,6 +151,11 @@ class Link:
         self.unreported.add(served)
         if self._soon is None or self._soon.when() < self._loop.time():
             self._soon = self._loop.call_later(TOGETHER_SECONDS, self._news.set)
+
+    def collect(self, path: Path) -> None:
+        """Take up what a worker that is gone has written and perhaps not said."""
+        if self.unreported.collect(path):
+            self._news.set()
 
     def was_away(self, scopes: Iterable[str], seconds: float) -> None:
         """For so long this endpoint served nobody."""

@@ -65,6 +65,9 @@ async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
         run = Running(config, link, sockets[0].getsockname()[1])
         stack.enter_context(_measured(config, run))
         _take_up(run, saved)
+        # A life before may have had more workers.
+        for path in saved.sightings():
+            link.collect(path)
         stack.push_async_callback(_end, link, saved)
         await stack.enter_async_context(
             _tasks(
@@ -77,7 +80,7 @@ async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
         if config.workers == 1:
             await stack.enter_async_context(_alone(run, config, clock, sockets[0]))
         else:
-            await stack.enter_async_context(_with_workers(run, config, clock, sockets))
+            await stack.enter_async_context(_with_workers(run, config, saved, sockets))
         yield run
 
 
@@ -115,7 +118,7 @@ async def _alone(
     run: Running, config: Config, clock: Clock, sock: socket.socket
 ) -> AsyncIterator[None]:
     """Serve in this process."""
-    front = run.front = Front(run.link, clock, config.manner)
+    front = run.front = Front(run.link, clock, config.manner, run.link.gathered)
     server = Server(front.worker)
     run.link.add(front)
 
@@ -125,19 +128,19 @@ async def _alone(
         server.listen_on(Door(), sock)
 
     try:
-        async with _tasks(serve(), front.gathering(run.link.gathered)):
+        async with _tasks(serve(), front.gathering()):
             yield
     finally:
         server.close()
-        run.link.unreported.add(front.served())
+        front.hand_on()
 
 
 @contextlib.asynccontextmanager
 async def _with_workers(
-    run: Running, config: Config, clock: Clock, sockets: list[socket.socket]
+    run: Running, config: Config, saved: Saved, sockets: list[socket.socket]
 ) -> AsyncIterator[None]:
     """Serve by processes of their own."""
-    workers = run.workers = Workers(run.link, clock, config.manner, sockets)
+    workers = run.workers = Workers(run.link, config.manner, saved, sockets)
     async with _tasks(*(workers.keeping(front) for front in workers.fronts)):
         try:
             yield
