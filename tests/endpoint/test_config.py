@@ -35,6 +35,10 @@ def test_the_least_that_can_be_said(tmp_path):
         (LEAST + 'wokers = 2\nworkers = "x"', "workers is 'x': give a whole number"),
         (LEAST + "wokers = 2", "there is no key wokers. Did you mean workers"),
         ('node = "n"\ncontrol_planes = ["cp:8600"]', "each is a URL"),
+        (
+            'node = "n"\ncontrol_planes = ["http://cp:8600"]\ntoken_file = "/t"',
+            "everybody could read it",
+        ),
         (LEAST + '[metadata]\nlisten = "10.0.0.1:80"', "routable = true"),
         (LEAST + '[metadata]\nlisten = "0.0.0.0:80"', "routable = true"),
         (LEAST + '[metadata]\nlisten = "somewhere"', "give HOST:PORT"),

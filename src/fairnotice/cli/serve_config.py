@@ -310,6 +310,13 @@ def _cluster_fits(config: ServeConfig) -> None:
     plain = urlsplit(config.cluster.address).scheme == "http"
     if plain and config.tls is not None:
         raise UsageError("cluster.address is http://, and `[tls]` is there: give https://NAME:PORT")
+    host = urlsplit(config.cluster.address).hostname or ""
+    if plain and config.auth.required and not is_loopback(host):
+        raise UsageError(
+            "cluster.address is http://: others pass on what they are asked, with its token, and "
+            "everybody on the way could read it. Give https://NAME:PORT, of the proxy if there is "
+            "one"
+        )
     if config.cluster.trust and not Path(config.cluster.trust).is_file():
         raise UsageError(f"cluster.trust: {config.cluster.trust} is not there")
 

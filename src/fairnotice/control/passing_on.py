@@ -167,7 +167,8 @@ def _cannot(why: str) -> Response:
 def _unanswered(address: str, headers: Headers, error: Exception) -> str:
     """Whether it may have been done, and how to find out."""
     sentence = f"the control plane at {address} leads and cannot be reached"
-    if isinstance(error.__cause__, ConnectionRefusedError):
+    # A request that may not be sent was not.
+    if isinstance(error, UsageError) or isinstance(error.__cause__, ConnectionRefusedError):
         return f"{sentence}. Nothing was done"
     if "idempotency-key" in headers:
         return f"{sentence}. Repeated with the same Idempotency-Key, it is not done twice"

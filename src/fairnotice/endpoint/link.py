@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
@@ -216,6 +217,10 @@ class Link:
         """Pass on that somebody asks for the first time."""
         self._must_be_near()
         await self._passing.say("enable", {"scope": scope})
+
+    async def renew(self, trust: ssl.SSLContext | None) -> None:
+        """Say the token that is there now, and believe whom this vouches for."""
+        await self._passing.renew(trust)
 
     async def close(self) -> None:
         """Keep no connection."""

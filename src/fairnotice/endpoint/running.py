@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
 
@@ -43,14 +42,23 @@ class Running:
         self.ready = asyncio.Event()
         self.front: Front | None = None
         self.workers: Workers | None = None
-        self._node = config.node
+        self._config = config
+
+    async def renew(self) -> None:
+        """Read the token and whom to trust again; what cannot be read stays as it was."""
+        try:
+            trust = self._config.trusted()
+        except UsageError as error:
+            log.warning("whom to trust stays as it was: %s", error)
+            trust = None
+        await self.link.renew(trust)
 
     def exposition(self) -> str:
         """All metrics."""
         if self.front is not None:
-            return metrics.exposition(self.link, self._node, [exposition(self.front.worker)])
+            return metrics.exposition(self.link, self._config.node, [exposition(self.front.worker)])
         fronts = [] if self.workers is None else self.workers.fronts
-        return metrics.exposition(self.link, self._node, [front.metrics for front in fronts])
+        return metrics.exposition(self.link, self._config.node, [front.metrics for front in fronts])
 
 
 @contextlib.asynccontextmanager
@@ -93,13 +101,9 @@ def _listening(config: Config) -> list[socket.socket]:
 
 
 def _link(config: Config, clock: Clock, saved: Saved) -> Link:
-    trust: ssl.SSLContext | None = None
-    if config.trust is not None:
-        try:
-            trust = ssl.create_default_context(cafile=str(config.trust))
-        except OSError as error:
-            raise UsageError(f"trust is {config.trust}, which is no CA file: {error}.") from error
-    passing = Passing(config.node, config.control_planes, token=config.token(), trust=trust)
+    passing = Passing(
+        config.node, config.control_planes, token=config.token, trust=config.trusted()
+    )
     return Link(passing, clock, Unreported(saved.unreported))
 
 

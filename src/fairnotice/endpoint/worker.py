@@ -167,6 +167,6 @@ async def _main(channel: int, listener: int) -> None:
 
 if __name__ == "__main__":
     # The parent is told to end, and its workers end with it; also where all of them are told.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     uvloop.run(_main(*map(int, sys.argv[1:])))
