@@ -4,7 +4,10 @@ import pytest
 
 from fairnotice.cli.main import main
 from fairnotice.endpoint.config import read
+from fairnotice.endpoint.passing import Passing
 from fairnotice.errors import UsageError
+from tests.cli.serves import certificate
+from tests.house import ROOT
 
 LEAST = 'node = "n"\ncontrol_planes = ["https://cp.example.net:8600"]\n'
 
@@ -25,6 +28,20 @@ def test_the_least_that_can_be_said(tmp_path):
     assert config.manner.rate_limit is not None
     assert config.workers == 1
     assert config.token() is None
+
+
+def test_the_example_can_be_served(tmp_path):
+    """deploy/endpoint.toml, with its files in another place."""
+    made, _ = certificate(tmp_path / "tls")
+    made.rename(tmp_path / "tls" / "ca.pem")
+    (tmp_path / "endpoint-token").write_text("fairnotice_x\n")
+    text = (ROOT / "deploy" / "endpoint.toml").read_text()
+    config = read(written(tmp_path, text.replace("/etc/fairnotice", str(tmp_path))))
+
+    assert config.node == "node-17"
+    assert config.token() == "fairnotice_x"
+    assert config.trusted() is not None
+    Passing(config.node, config.control_planes, token=config.token, trust=config.trusted())
 
 
 @pytest.mark.parametrize(

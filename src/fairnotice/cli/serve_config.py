@@ -340,6 +340,23 @@ def _commands_are_there(config: ServeConfig) -> None:
             raise UsageError(f"driver: {line[0]} is no program that may be run")
 
 
+def doubts(config: ServeConfig) -> Iterator[str]:
+    """What can be, and is hardly meant."""
+    if config.cluster is None:
+        return
+    driver = config.driver
+    if driver.kind == "simulated":
+        yield (
+            "driver.kind is simulated, and there is a `[cluster]`: each control plane has machines "
+            "of its own, so after a takeover nobody knows what was done to them"
+        )
+    elif not (driver.outcome or driver.state_directory):
+        yield (
+            "driver has neither `outcome` nor a `state_directory`, and there is a `[cluster]`: "
+            "after a takeover nobody knows what became of an impact that another has begun"
+        )
+
+
 def _place(table: str, text: str) -> Place:
     found = settings.place(text)
     if found is None:
