@@ -1,4 +1,4 @@
-"""Ten endpoints in network namespaces, links cut and mended at random while operations run.
+"""Ten endpoints in network namespaces, links cut and endpoints killed at random.
 
     node-0 ── veth ──┐
     …                ├ bridge, 10.77.0.1: the control plane

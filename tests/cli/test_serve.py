@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
-from tests.cli.serves import DOCUMENT, FLEET, PLAIN, certificate, serves
+from tests.cli.serves import DOCUMENT, FLEET, PLAIN, certificate, free_port, serves
 
 # Waits until somebody lets it go on.
 REBOOT = """
@@ -238,12 +238,6 @@ required = false
 address = "https://127.0.0.1:{port}"
 trust = "{certificate}"
 """
-
-
-def free_port():
-    """A port that nobody has at the moment: the other control planes are told of it."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
 
 
 def test_two_of_them_share_a_database(tmp_path, postgres_url):

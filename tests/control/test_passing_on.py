@@ -5,7 +5,8 @@ import json
 from contextlib import asynccontextmanager, closing
 
 from fairnotice.clock import SystemClock
-from fairnotice.control.passing_on import PASSED_ON, REVISION, Cluster
+from fairnotice.control.auth import PASSED_ON
+from fairnotice.control.passing_on import REVISION, Cluster
 from fairnotice.control.peers import Peer
 from fairnotice.control.running import LOOPBACK, Place, Plan, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver

@@ -51,6 +51,8 @@ listen = "off"
 [log]
 level = "info"
 """
+# Politely, and not.
+ENDS = ((signal.SIGTERM, "restarted"), (signal.SIGKILL, "killed"))
 ROUND_SECONDS = 0.25
 SETTLED_SECONDS_MAX = 30
 CLONE_NEWNET = 0x40000000
@@ -107,6 +109,16 @@ class Node:
     def end(self, number):
         self.process.send_signal(number)
         self.process.wait(10)
+
+    def kill_a_worker(self, chance):
+        """Whether there was one."""
+        pid = self.process.pid
+        try:
+            found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            os.kill(int(chance.choice(found)), signal.SIGKILL)
+        except (OSError, IndexError):
+            return False
+        return True
 
     def link(self, state):
         # The end of the cable that is in the center.
@@ -169,7 +181,7 @@ class Vms(threading.Thread):
 async def trouble(run, nodes, chance, seconds):
     """Cut and mend links, restart endpoints, and have things done to VMs, for so long."""
     ends = CLOCK.monotonic() + seconds
-    deeds = {"cut": 0, "restarted": 0, "asked": 0}
+    deeds = {"cut": 0, "restarted": 0, "killed": 0, "asked": 0}
     while CLOCK.monotonic() < ends:
         node = chance.choice(nodes)
         deed = chance.random()
@@ -177,10 +189,13 @@ async def trouble(run, nodes, chance, seconds):
             node.link("down" if node.up else "up")
             deeds["cut"] += not node.up
         elif deed < 0.35:
-            # Politely: what was served in the moment before a kill is lost, and nobody promises it.
-            await asyncio.to_thread(node.end, signal.SIGTERM)
+            number, how = chance.choice(ENDS)
+            await asyncio.to_thread(node.end, number)
             node.start()
-            deeds["restarted"] += 1
+            deeds[how] += 1
+        elif deed < 0.40:
+            # The first has some.
+            deeds["killed"] += nodes[0].kill_a_worker(chance)
         else:
             await something(run, node.name, chance)
             deeds["asked"] += 1

@@ -16,7 +16,7 @@ import uvloop
 from fairnotice.cli import exits, settings
 from fairnotice.cli.logs import log_to_standard_error
 from fairnotice.cli.parsing import examples
-from fairnotice.cli.serve_config import ServeConfig, read
+from fairnotice.cli.serve_config import ServeConfig, doubts, read
 from fairnotice.cli.serve_reload import Reload
 from fairnotice.clock import Clock, SystemClock
 from fairnotice.control.certificates import Certificates
@@ -64,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.config)
     config = read(path)
     if options.check:
+        for doubt in doubts(config):
+            print(f"{path}: is that meant? {doubt}.")
         print(f"{path} can be served.")
         return exits.DONE
     # Until it can be reloaded, nobody ends it by asking for that.
@@ -79,6 +81,8 @@ async def serve(path: Path, config: ServeConfig, clock: Clock) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _end, ended)
+    for doubt in doubts(config):
+        log.warning("is that meant? %s", doubt)
     plan = plan_of(config, clock)
     assert plan.entrance is not None
     async with running(plan) as run:
