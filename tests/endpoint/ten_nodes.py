@@ -162,7 +162,7 @@ class Vms(threading.Thread):
                 start = json.dumps({"StartRequests": [{"EventId": event["EventId"]}]})
                 status, _ = self._request(address, "POST", start)
                 if status == 200:
-                    self.approvals.append((vm, event["EventId"]))
+                    self.approvals.append((vm, event["EventId"], _text(CLOCK.wall())))
 
     def _request(self, address, method, body=None):
         connection = http.client.HTTPConnection(
@@ -302,6 +302,7 @@ def report(run, vms, deeds):
                 "started_at": _text(event.started_at),
                 "unconfirmed": event.unconfirmed,
                 "scheduled": event.scheduled,
+                "gone_at": _text(event.gone_at),
                 "approval": None if event.approval is None else event.approval.by,
                 "approved_at": _text(event.approval.at) if event.approval else None,
                 "seen": [one.vm for one in event.seen],
