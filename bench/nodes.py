@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import socket
 import sys
 import tempfile
 import time
@@ -14,11 +13,12 @@ import uvloop
 
 from bench.endpoint_process import address_of
 from bench.numbers import LeftOut, Number
+from bench.peers import free_port
 from bench.pollers import POLL
 from bench.processes import Process, cores
 from fairnotice.clock import SystemClock
 from fairnotice.control.peers import Peer
-from fairnotice.endpoint.front import Front, Manner
+from fairnotice.endpoint.front import Front, Manner, Served
 from fairnotice.endpoint.holding import Holding
 
 SNAPSHOT_SECONDS_AT_MOST = 3
@@ -30,11 +30,12 @@ ENDPOINT_MB_AT_MOST = 60
 IDLE_SECONDS = 60.0
 STARTING_SECONDS_MAX = 20
 CONFIG = """
-node = "node-0"
+node = "{node}"
 control_planes = ["http://127.0.0.1:{control}"]
 state_directory = "{folder}/state"
 [metadata]
 listen = "127.0.0.1:{metadata}"
+rate_limit = "off"
 [metrics]
 listen = "off"
 """
@@ -92,6 +93,10 @@ class _Nobody:
         raise NotImplementedError(scope)
 
 
+def _unheard(_: Served) -> None:
+    """Nobody is served here either."""
+
+
 async def _snapshots(port: int) -> float:
     """Seconds from asking for all feeds to boards that show all of them, in one process."""
     began = time.perf_counter()
@@ -100,7 +105,7 @@ async def _snapshots(port: int) -> float:
 
 
 async def _snapshot(port: int, number: int) -> None:
-    front, holding = Front(_Nobody(), SystemClock(), Manner()), Holding()
+    front, holding = Front(_Nobody(), SystemClock(), Manner(), _unheard), Holding()
     lines = Peer(f"http://127.0.0.1:{port}").lines(
         f"/v1/endpoints/node-{number}/feed", idle_seconds=IDLE_SECONDS
     )
@@ -136,14 +141,29 @@ async def _followers(control: Process, port: int, count: int, seconds: float) ->
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def start_endpoint(folder: Path, control: int, core: int | None, node: str) -> tuple[Process, int]:
+    """A real endpoint of a node that follows a control plane here, and its port."""
+    metadata = free_port()
+    config = folder / "endpoint.toml"
+    told = {"control": control, "folder": folder, "metadata": metadata, "node": node}
+    config.write_text(CONFIG.format(**told), "utf-8")
+    command = [sys.executable, "-m", "fairnotice", "endpoint", "--config", str(config)]
+    return Process(command, core, folder / "endpoint.log"), metadata
+
+
+def wait_for(port: int) -> None:
+    """Return when an endpoint listens there: it has something to show."""
+
+    async def opened() -> None:
+        _, writer = await _opened(port, address_of(0))
+        writer.close()
+
+    asyncio.run(opened())
+
+
 def _endpoint(folder: Path, control: int, core: int, seconds: float) -> Iterator[Number]:
     """A real endpoint, and 100 VMs that each ask once a second on a connection that they keep."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        metadata = taken.getsockname()[1]
-    config = folder / "endpoint.toml"
-    config.write_text(CONFIG.format(control=control, folder=folder, metadata=metadata), "utf-8")
-    command = [sys.executable, "-m", "fairnotice", "endpoint", "--config", str(config)]
-    process = Process(command, core, folder / "endpoint.log")
+    process, metadata = start_endpoint(folder, control, core, "node-0")
     try:
         share = asyncio.run(_polled(process, metadata, 100, seconds))
         yield Number(

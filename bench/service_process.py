@@ -99,23 +99,32 @@ class Service:
             limits=self.limits,
         )
         listener = Server(worker).listen(ADDRESS, 0, Door())
-        async with await asyncio.start_unix_server(self._take_commands, socket_path):
+        clerk = Clerk(self.conductor)
+        async with await asyncio.start_unix_server(clerk.take_commands, socket_path):
             print(json.dumps({"port": listener.port}), flush=True)
             await serving.reporting()
 
-    async def _take_commands(
+
+class Clerk:
+    """Whoever takes commands for a conductor."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+
+    async def take_commands(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        """Take one line after the other."""
         async for line in reader:
             answer = await self._answer(json.loads(line))
             writer.write(json.dumps(answer).encode() + b"\n")
 
     async def _answer(self, asked: dict[str, str]) -> dict[str, Any]:
-        fleet = self.conductor.fleet
+        fleet = self._conductor.fleet
         if asked["do"] == "look":
-            leading = self.conductor.leading
+            leading = self._conductor.leading
             return {"revision": fleet.revision, "scopes": len(fleet.scopes), "leading": leading}
-        decision = await self.conductor.submit(_command(asked))
+        decision = await self._conductor.submit(_command(asked))
         assert isinstance(decision, Decision), f"refused: {decision}"
         scope = fleet.scopes[fleet.vms[asked["vm"]].scope]
         return {"incarnation": scope.incarnation}

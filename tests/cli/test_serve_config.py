@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fairnotice.cli.serve_config import read
+from fairnotice.cli.main import main
+from fairnotice.cli.serve_config import doubts, read
 from fairnotice.cli.serve_reload import RELOADED, Reload
 from fairnotice.control.holders import is_routable
 from fairnotice.control.running import Entrance, Place
@@ -200,6 +201,27 @@ def test_what_is_reloaded_is_a_key_of_the_file():
         assert table in keys
 
 
+@pytest.mark.parametrize(
+    ("driver", "doubt"),
+    [
+        ("", "driver.kind is simulated"),
+        ('[driver]\nkind = "command"\n', "neither `outcome` nor a `state_directory`"),
+        ('[driver]\nkind = "command"\noutcome = ["true"]\n', None),
+        ('[driver]\nkind = "command"\nstate_directory = "/srv/impacts"\n', None),
+    ],
+)
+def test_several_whose_driver_forgets_are_doubted(tmp_path, capsys, driver, doubt):
+    """A takeover would leave nobody who knows what was done; it is said, and can be served."""
+    path = tmp_path / "serve.toml"
+    for more in (CLUSTER, ""):
+        path.write_text(POSTGRES + more + driver)
+        assert main(["serve", "--config", str(path), "--check"]) == 0
+        said = capsys.readouterr().out
+        assert ("is that meant?" in said) == bool(more and doubt)
+        assert doubt is None or not more or doubt in said
+        assert said.endswith("can be served.\n")
+
+
 # ---- What is deployed ----
 
 
@@ -218,6 +240,7 @@ def test_the_example_can_be_served(tmp_path):
     here = text.replace("/etc/fairnotice", str(tmp_path)).replace("/opt/cloud", str(tmp_path))
     config = config_of(tmp_path, here)
     assert config.cluster.address == "https://cp1.example.net:8600"
+    assert list(doubts(config)) == []
     alone = here.partition("[cluster]")[0] + "[driver]" + here.partition("[driver]")[2]
     assert config_of(tmp_path, alone).cluster is None
 

@@ -59,6 +59,15 @@ def test_a_token_that_counts_no_longer_is_known_by_its_name_to_the_audit_alone()
     assert [one["lapsed"] for one in revoked] == ["revoked"]
 
 
+def test_whoever_says_for_whom_he_asks_is_written_down_himself(asking):
+    """Anybody can send the header of a control plane that passes on; it hides nobody."""
+    for said in ("192.0.2.7", "no\taddress"):
+        asking.ask("operator", "post", "/v1/nodes/node-5/cordon", **{"Fairnotice-Passed-On": said})
+    wrong, right = lines(asking)[:2]
+    assert right["source"] == "192.0.2.7 through 127.0.0.1"
+    assert wrong["source"] == "127.0.0.1"
+
+
 def test_what_fails_is_written_down_too(asking, monkeypatch):
     """It may have been done: a fault of ours hides nobody."""
 

@@ -3,6 +3,9 @@
 import json
 from contextlib import contextmanager
 
+import pytest
+
+from fairnotice.testing.manual_clock import ManualClock
 from tests.control.calling import PATIENCE_SECONDS, restarted, serving
 
 SOON = "2030-01-01T00:00:00Z"
@@ -124,6 +127,28 @@ def test_an_event_waits_for_the_endpoint_and_is_confirmed_by_its_report():
         assert after["unconfirmed"] == []
         assert after["heard_at"] is not None
         assert [one["vm"] for one in served.get(f"/v1/events/{event}").json["seen"]] == ["web-0"]
+
+
+async def _passing(clock, seconds):
+    clock.advance(seconds=seconds)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_notice_begins_anew_where_an_endpoint_shows_an_event_late_and_nobody_has_seen_it(seen):
+    """What was seen and what is confirmed come in one report; the sighting counts first."""
+    clock = ManualClock()
+    with serving(clock=clock) as served:
+        node, _ = neighbours(served)
+        served.post(f"/v1/endpoints/{node}/join")
+        event = restarted(served, "web-0")
+        before = served.get(f"/v1/events/{event}").json["not_before"]
+        sighting = {"event": event, "vm": "web-0", "at": clock.wall().isoformat()}
+        served.inside(_passing(clock, 10))
+        report = {"confirmed": served.run.service.fleet.revision}
+        served.post(f"/v1/endpoints/{node}/report", report | {"seen": [sighting] if seen else []})
+
+        after = served.get(f"/v1/events/{event}").json["not_before"]
+        assert (after == before) == seen
 
 
 def test_a_stolen_token_harms_its_own_node_only():

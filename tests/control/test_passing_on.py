@@ -5,7 +5,8 @@ import json
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 
 from fairnotice.clock import SystemClock
-from fairnotice.control.passing_on import PASSED_ON, REVISION, Cluster
+from fairnotice.control.auth import PASSED_ON
+from fairnotice.control.passing_on import REVISION, Cluster
 from fairnotice.control.peers import Peer
 from fairnotice.control.running import LOOPBACK, Place, Plan, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
@@ -133,13 +134,14 @@ def test_how_the_endpoints_are_is_asked_of_the_one_that_leads(postgres_url):
     async def story():
         places = [Place(LOOPBACK, free_port()) for _ in range(2)]
         async with AsyncExitStack() as stack:
-            peers = []
+            runs, peers = [], []
             for place in places:
                 member = control_plane(postgres_url, f"http://{place}", place)
                 run, peer = await stack.enter_async_context(member)
-                await until(lambda run=run: run.conductor.leader is not None)
+                runs.append(run)
                 peers.append(peer)
-            await until(lambda: not run.conductor.leading and run.conductor.leader.address)
+                await until(lambda: runs[0].conductor.leading)
+            await until(lambda: runs[1].conductor.leader is not None)
             assert (await put(peers[1]))[0].status == 200
             joined = await peers[1].ask("POST", "/v1/endpoints/node-0/join", body=b"{}")
             assert joined.status == 200

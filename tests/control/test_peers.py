@@ -252,3 +252,20 @@ def test_a_certificate_is_believed_where_it_is_trusted_and_nowhere_else(tmp_path
             return answer
 
     assert asyncio.run(asyncio.wait_for(story(), 20)).body == b"hello"
+
+
+def test_a_token_is_never_said_where_others_could_read_it():
+    """Neither its own nor one that is passed on; on this machine it is, and over HTTPS."""
+
+    async def story():
+        for url in ("http://cp.example.net:8600", "http://10.0.0.1"):
+            with pytest.raises(UsageError, match="everybody could read it") as error:
+                Peer(url, token="secret")  # noqa: S106
+            assert "secret" not in str(error.value)
+            peer = Peer(url)
+            with pytest.raises(UsageError, match="everybody could read it"):
+                await peer.ask("POST", "/v1/a", headers=[("Authorization", "Bearer secret")])
+        for url in ("http://localhost:1", "http://[::1]:1", "https://cp.example.net"):
+            Peer(url, token="secret")  # noqa: S106
+
+    asyncio.run(story())

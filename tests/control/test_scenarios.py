@@ -11,13 +11,15 @@ import pytest
 
 from fairnotice.cli import scenario as cli
 from fairnotice.clock import SystemClock
-from fairnotice.control.scenario_play import Play
+from fairnotice.control.scenario_play import Play, Stalled
 from fairnotice.control.scenario_sites import BRIEF, exchange, place_of, running_site, throw_away
 from fairnotice.control.scenarios import SCENARIOS, play, play_side_by_side
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.engine import DEV
 from fairnotice.errors import Unavailable, UsageError
+from fairnotice.stores.memory import MemoryStore
 from fairnotice.words import EventType, Risk
+from tests.control.bearers import kept
 from tests.control.calling import serving
 
 CLOCK = SystemClock()
@@ -227,6 +229,23 @@ def test_a_running_service_says_itself_where_its_metadata_is(capsys, monkeypatch
         assert command("run", "rollout", "--url", url) == 2
         assert served.run.conductor.fleet.revision == revision
     assert f"{wrong} is another's: {url} serves metadata at {metadata}" in capsys.readouterr().err
+
+
+def test_a_service_that_wants_a_token_is_asked_with_it(monkeypatch):
+    """FAIRNOTICE_TOKEN goes along, as with every other command; without it nothing is begun."""
+
+    async def begun(site):
+        play = Play(site, CLOCK)
+        await play.begin()
+        return set(play.vms)
+
+    store = MemoryStore()
+    with serving(store, auth=True) as served:
+        url, metadata = f"http://{served.run.control}", f"http://{served.run.metadata}"
+        monkeypatch.setenv("FAIRNOTICE_TOKEN", kept(store, "player"))
+        assert asyncio.run(begun(site_of("--url", url))) == set(served.run.service.fleet.vms)
+        with pytest.raises(Stalled, match="needs a token"):
+            asyncio.run(begun(running_site(url, metadata)))
 
 
 def test_where_nobody_serves_metadata_nothing_is_played():

@@ -22,6 +22,7 @@ node = "{node}"
 control_planes = {urls}
 state_directory = "{state}"
 workers = {workers}
+{more}
 [metadata]
 listen = "127.0.0.1:{port}"
 rate_limit = "off"
@@ -60,11 +61,13 @@ class Answer:
 class EndpointProcess:
     """`fairnotice endpoint`, as a process."""
 
-    def __init__(self, folder, node, urls, workers=1):
+    def __init__(self, folder, node, urls, workers=1, more=""):
         self.folder = folder
         self.node = node
         self.urls = urls
         self.workers = workers
+        # Further keys, such as token_file.
+        self.more = more
         self.port = 0
         self.process = None
 
@@ -73,8 +76,8 @@ class EndpointProcess:
         config = self.folder / "endpoint.toml"
         state = self.folder / "state"
         urls = json.dumps(self.urls)
-        port, workers, node = self.port, self.workers, self.node
-        text = CONFIG.format(node=node, urls=urls, state=state, workers=workers, port=port)
+        told = {"node": self.node, "workers": self.workers, "port": self.port, "more": self.more}
+        text = CONFIG.format(urls=urls, state=state, **told)
         config.write_text(text)
         self.log = (self.folder / "log").open("a")
         command = [sys.executable, "-m", "fairnotice", "endpoint", "--config", str(config)]

@@ -51,6 +51,8 @@ listen = "off"
 [log]
 level = "info"
 """
+# Politely, and not.
+ENDS = ((signal.SIGTERM, "restarted"), (signal.SIGKILL, "killed"))
 ROUND_SECONDS = 0.25
 SETTLED_SECONDS_MAX = 30
 CLONE_NEWNET = 0x40000000
@@ -108,6 +110,16 @@ class Node:
         self.process.send_signal(number)
         self.process.wait(10)
 
+    def kill_a_worker(self, chance):
+        """Whether there was one."""
+        pid = self.process.pid
+        try:
+            found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            os.kill(int(chance.choice(found)), signal.SIGKILL)
+        except (OSError, IndexError):
+            return False
+        return True
+
     def link(self, state):
         # The end of the cable that is in the center.
         name = f"v{self.name.rpartition('-')[2]}"
@@ -146,11 +158,11 @@ class Vms(threading.Thread):
             mine = vm in event["Resources"] and event["EventStatus"] == "Scheduled"
             first = (vm, event["EventId"]) not in self.asked
             self.asked.add((vm, event["EventId"]))
-            if mine and first and self._chance.random() < 0.3:
+            if mine and first and self._chance.random() < 0.5:
                 start = json.dumps({"StartRequests": [{"EventId": event["EventId"]}]})
                 status, _ = self._request(address, "POST", start)
                 if status == 200:
-                    self.approvals.append((vm, event["EventId"]))
+                    self.approvals.append((vm, event["EventId"], _text(CLOCK.wall())))
 
     def _request(self, address, method, body=None):
         connection = http.client.HTTPConnection(
@@ -169,7 +181,7 @@ class Vms(threading.Thread):
 async def trouble(run, nodes, chance, seconds):
     """Cut and mend links, restart endpoints, and have things done to VMs, for so long."""
     ends = CLOCK.monotonic() + seconds
-    deeds = {"cut": 0, "restarted": 0, "asked": 0}
+    deeds = {"cut": 0, "restarted": 0, "killed": 0, "asked": 0}
     while CLOCK.monotonic() < ends:
         node = chance.choice(nodes)
         deed = chance.random()
@@ -177,14 +189,22 @@ async def trouble(run, nodes, chance, seconds):
             node.link("down" if node.up else "up")
             deeds["cut"] += not node.up
         elif deed < 0.35:
-            # Politely: what was served in the moment before a kill is lost, and nobody promises it.
-            await asyncio.to_thread(node.end, signal.SIGTERM)
+            number, how = chance.choice(ENDS)
+            await asyncio.to_thread(node.end, number)
             node.start()
-            deeds["restarted"] += 1
+            deeds[how] += 1
+        elif deed < 0.40:
+            # The first has some.
+            deeds["killed"] += nodes[0].kill_a_worker(chance)
         else:
             await something(run, node.name, chance)
             deeds["asked"] += 1
         await asyncio.sleep(0.08)
+    # However few turns there were: some are killed, with what they have shown and not said.
+    for node in nodes[:3]:
+        await asyncio.to_thread(node.end, signal.SIGKILL)
+        node.start()
+        deeds["killed"] += 1
     for node in nodes:
         node.link("up")
     return deeds
@@ -287,6 +307,7 @@ def report(run, vms, deeds):
                 "started_at": _text(event.started_at),
                 "unconfirmed": event.unconfirmed,
                 "scheduled": event.scheduled,
+                "gone_at": _text(event.gone_at),
                 "approval": None if event.approval is None else event.approval.by,
                 "approved_at": _text(event.approval.at) if event.approval else None,
                 "seen": [one.vm for one in event.seen],

@@ -4,7 +4,10 @@ import pytest
 
 from fairnotice.cli.main import main
 from fairnotice.endpoint.config import read
+from fairnotice.endpoint.passing import Passing
 from fairnotice.errors import UsageError
+from tests.cli.serves import certificate
+from tests.house import ROOT
 
 LEAST = 'node = "n"\ncontrol_planes = ["https://cp.example.net:8600"]\n'
 
@@ -27,6 +30,20 @@ def test_the_least_that_can_be_said(tmp_path):
     assert config.token() is None
 
 
+def test_the_example_can_be_served(tmp_path):
+    """deploy/endpoint.toml, with its files in another place."""
+    made, _ = certificate(tmp_path / "tls")
+    made.rename(tmp_path / "tls" / "ca.pem")
+    (tmp_path / "endpoint-token").write_text("fairnotice_x\n")
+    text = (ROOT / "deploy" / "endpoint.toml").read_text()
+    config = read(written(tmp_path, text.replace("/etc/fairnotice", str(tmp_path))))
+
+    assert config.node == "node-17"
+    assert config.token() == "fairnotice_x"
+    assert config.trusted() is not None
+    Passing(config.node, config.control_planes, token=config.token, trust=config.trusted())
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -35,6 +52,10 @@ def test_the_least_that_can_be_said(tmp_path):
         (LEAST + 'wokers = 2\nworkers = "x"', "workers is 'x': give a whole number"),
         (LEAST + "wokers = 2", "there is no key wokers. Did you mean workers"),
         ('node = "n"\ncontrol_planes = ["cp:8600"]', "each is a URL"),
+        (
+            'node = "n"\ncontrol_planes = ["http://cp:8600"]\ntoken_file = "/t"',
+            "everybody could read it",
+        ),
         (LEAST + '[metadata]\nlisten = "10.0.0.1:80"', "routable = true"),
         (LEAST + '[metadata]\nlisten = "0.0.0.0:80"', "routable = true"),
         (LEAST + '[metadata]\nlisten = "somewhere"', "give HOST:PORT"),

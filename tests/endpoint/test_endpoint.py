@@ -111,19 +111,18 @@ def test_an_event_that_nobody_shows_is_held_until_it_is_released(tmp_path):
         assert event_of(served, event)["unconfirmed"] == []
 
 
-def test_killed_and_started_without_a_control_plane_it_serves_what_it_had(tmp_path):
-    """The board and what was served are on disk; they outlive the process."""
+def test_killed_and_started_without_a_control_plane_it_serves_what_it_had(tmp_path, workers):
+    """The board is on disk, and what was served before the VM had its answer."""
     with serving() as served, relay(served) as link:
         event = restarted(served, "web-0")
-        with endpoint(tmp_path / "e", NODE, link.url) as node:
+        with endpoint(tmp_path / "e", NODE, link.url, workers=workers) as node:
             saved = tmp_path / "e" / "state" / "board.jsonl"
             until(lambda: saved.exists() and event in saved.read_text(), "the saved board")
             link.cut()
             until(lambda: not node.connected(), "the cut")
             node.ask(WEB)
-            written = tmp_path / "e" / "state" / "unreported.jsonl"
-            until(lambda: written.exists() and event in written.read_text(), "the queue")
             node.kill()
+            written = tmp_path / "e" / "state" / "unreported.jsonl"
             node.start()
             (shown,) = node.ask(WEB).events
             connected = node.connected()
@@ -162,6 +161,22 @@ def test_a_vm_is_always_on_the_same_worker_and_a_dead_one_is_replaced(tmp_path):
         assert len(before) == len(after) == 2
         assert not set(before) & set(after)
         assert sorted(counts) == [0, 20]
+        assert shown["EventId"] == event
+
+
+def test_what_a_worker_served_before_it_was_killed_is_reported(tmp_path):
+    """Nobody asks again: what the dead one had written down is taken up by its parent."""
+    with serving() as served, endpoint(tmp_path / "e", NODE, url(served), workers=2) as node:
+        event = restarted(served, "web-0")
+        saved = tmp_path / "e" / "state" / "board.jsonl"
+        until(lambda: saved.exists() and event in saved.read_text(), "the event at the node")
+        (shown,) = node.ask(WEB).events
+        for number in children(node):
+            os.kill(number, signal.SIGKILL)
+        until(lambda: event_of(served, event)["seen"], "what the dead worker had served")
+        written = [tmp_path / "e" / "state" / f"sightings-{number}.jsonl" for number in range(2)]
+        until(lambda: not any(one.read_text() for one in written), "files that are empty again")
+
         assert shown["EventId"] == event
 
 

@@ -9,7 +9,7 @@ import pytest
 from fairnotice.clock import SystemClock
 from fairnotice.control.node_lines import At, Hello, SnapshotBegins, encode
 from fairnotice.endpoint.link import Link
-from fairnotice.endpoint.passing import Passing
+from fairnotice.endpoint.passing import Passing, Refused
 from fairnotice.endpoint.unreported import Unreported
 from fairnotice.errors import Unavailable
 from tests.control.test_peers import Far
@@ -17,6 +17,7 @@ from tests.endpoint.test_keeping import served
 
 OK = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"revision":7}'
 WRONG = b"HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 2\r\n\r\n{}"
+STRANGER = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}"
 AWAY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -107,3 +108,22 @@ def test_cut_off_for_long_nobody_is_asked():
             await link.enable("vm:a")
 
     assert run(story, [OK]) == []
+
+
+def test_a_token_that_was_renewed_in_its_file_is_said_without_a_restart():
+    """401, and there is another token: it is asked with that one; and once only where there is."""
+    tokens = ["old", "new", "new"]
+
+    async def whole():
+        async with Far([STRANGER, OK, STRANGER]) as far:
+            passing = Passing("n", [far.url], token=lambda: tokens.pop(0))
+            try:
+                assert await passing.say("join", {}) == {"revision": 7}
+                with pytest.raises(Refused, match="401"):
+                    await passing.say("join", {})
+            finally:
+                await passing.close()
+            return [re.search(rb"Bearer (\w+)", one)[1] for one in far.heard]
+
+    assert asyncio.run(asyncio.wait_for(whole(), 20)) == [b"old", b"new", b"new"]
+    assert tokens == []

@@ -198,6 +198,11 @@ class Story(Stage):
             (event.type.value, event.status.value) for event in document.events
         ]
 
+    def notice_passes(self) -> None:
+        """Advance until the notice of all that is Scheduled is over."""
+        scheduled = [event for event in self.fleet.events.values() if event.scheduled]
+        self.advance_to(max(event.not_before for event in scheduled))
+
     def at(self, **passed: float) -> datetime:
         """The instant so long after the story began."""
         return self.began + timedelta(**passed)

@@ -41,6 +41,7 @@ def test_rule_05_the_endpoint_of_the_node_it_arrives_on_has_to_confirm():
     story.advance(minutes=16)
     assert story.event(event.id).scheduled
     story.tell(ask.Confirm(node="n-1", revision=story.fleet.revision))
+    story.notice_passes()
     assert not story.event(event.id).scheduled
 
 

@@ -296,6 +296,7 @@ def test_rule_12_the_endpoint_of_the_new_node_has_to_confirm_what_follows_the_vm
     story.advance(minutes=20)
     assert story.event(restart.id).scheduled
     story.tell(Confirm(node="node-5", revision=story.fleet.revision))
+    story.notice_passes()
     assert story.event(restart.id).status is EventStatus.STARTED
 
 

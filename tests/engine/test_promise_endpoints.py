@@ -8,7 +8,9 @@ from fairnotice.engine.commands import (
     LeaveEndpoint,
     PredictFailure,
     Release,
+    ReportServed,
     Restart,
+    SeenBy,
 )
 from fairnotice.model import Requester
 from fairnotice.words import EventType, OperationKind, Risk, Role
@@ -29,14 +31,80 @@ def confirm(story: Story, node: str) -> None:
 
 
 def test_rule_05_an_unapproved_event_is_held_until_its_endpoint_has_confirmed_it():
-    """node-1 shows db's restart only from 00:20 on, so it starts at 00:20 and not at 00:15."""
+    """node-1 shows db's restart only from 00:20 on: its notice is from 00:20 to 00:35."""
     story = with_endpoints("node-1")
     story.restart_vm("db")
     story.advance(minutes=20)
     assert story.shows(DB) == (2, [("Reboot", "Scheduled")])
     assert story.under_way == {}
     confirm(story, "node-1")
+    assert story.shows(DB) == (3, [("Reboot", "Scheduled")])
+    assert story.only(DB).not_before == story.at(minutes=35)
+    story.advance(minutes=15)
+    assert story.shows(DB) == (4, [("Reboot", "Started")])
+
+
+def test_rule_05_shown_at_last_with_some_of_its_notice_left_it_has_all_of_it():
+    """Confirmed at 00:14, a minute before its time: NotBefore becomes 00:29."""
+    story = with_endpoints("node-1")
+    story.restart_vm("db")
+    story.advance(minutes=14)
+    confirm(story, "node-1")
+    assert story.only(DB).not_before == story.at(minutes=29)
+
+
+def test_rule_05_shown_a_little_late_it_keeps_its_time():
+    """Confirmed after 90 s, a tenth of the notice: not worth a document that changes again."""
+    story = with_endpoints("node-1")
+    story.restart_vm("db")
+    story.advance(seconds=90)
+    confirm(story, "node-1")
+    assert story.shows(DB) == (2, [("Reboot", "Scheduled")])
+    assert story.only(DB).not_before == story.at(minutes=15)
+
+
+def test_rule_05_what_was_seen_all_the_same_keeps_its_time():
+    """The endpoint has shown db its restart, and only its confirmation was lost on the way."""
+    story = with_endpoints("node-1")
+    event = story.restart_vm("db").events[0]
+    seen = SeenBy(event, "db", story.at(minutes=1))
+    story.advance(minutes=20)
+    story.tell(ReportServed(seen=(seen,)))
+    confirm(story, "node-1")
     assert story.shows(DB) == (3, [("Reboot", "Started")])
+
+
+def test_rule_05_notice_begins_anew_once():
+    """Late once, the event waits again for an endpoint that joins; then it starts at once."""
+    story = with_endpoints("node-1")
+    story.restart_vm("db")
+    story.advance(minutes=20)
+    confirm(story, "node-1")
+    story.tell(LeaveEndpoint(node="node-1"))
+    story.tell(JoinEndpoint(node="node-1"))
+    story.advance(minutes=20)
+    assert story.only(DB).scheduled
+    confirm(story, "node-1")
+    assert not story.only(DB).scheduled
+
+
+def test_rule_05_notice_that_was_long_is_not_made_longer():
+    """Asked for in two hours and shown after one: there is notice enough."""
+    story = with_endpoints("node-1")
+    later = story.at(hours=2)
+    story.tell(Restart(id="later", by=USER, vms=("db",), not_before=later))
+    story.advance(hours=1)
+    confirm(story, "node-1")
+    assert story.only(DB).not_before == later
+
+
+def test_rule_05_of_two_endpoints_the_last_one_counts():
+    """node-3 shows it at once, and has two scopes on it; neither is late."""
+    story = with_endpoints("node-3")
+    story.maintain("node-3")
+    confirm(story, "node-3")
+    story.advance(minutes=15)
+    assert len(story.under_way) == 3
 
 
 def test_rule_05_confirmed_in_time_it_starts_in_time():
@@ -60,6 +128,7 @@ def test_rule_05_a_node_operation_is_held_by_the_endpoint_of_its_node(kind):
     story.advance(minutes=30)
     assert story.under_way == {}
     confirm(story, "node-3")
+    story.notice_passes()
     assert len(story.under_way) == 3
 
 
@@ -71,6 +140,7 @@ def test_rule_05_a_predicted_failure_is_held_too(risk):
     story.advance_to(story.only(DB).not_before)
     assert story.only(DB).scheduled
     confirm(story, "node-1")
+    story.notice_passes()
     assert not story.only(DB).scheduled
 
 
@@ -81,6 +151,7 @@ def test_rule_05_a_terminate_is_held_too():
     story.advance(minutes=6)
     assert story.only(BATCH).scheduled
     confirm(story, "node-0")
+    story.notice_passes()
     assert not story.only(BATCH).scheduled
 
 
@@ -109,6 +180,7 @@ def test_rule_05_an_approval_by_one_scope_does_not_let_the_other_go():
     story.advance(minutes=20)
     assert story.under_way == {}
     confirm(story, "node-3")
+    story.notice_passes()
     assert len(story.under_way) == 3
 
 
@@ -138,6 +210,7 @@ def test_rule_05_only_a_confirmation_of_this_event_counts():
     story.tell(Confirm(node="node-1", revision=announced - 1))
     assert story.only(DB).scheduled
     story.tell(Confirm(node="node-1", revision=announced))
+    story.notice_passes()
     assert not story.only(DB).scheduled
 
 
@@ -160,6 +233,7 @@ def test_rule_05_an_endpoint_that_is_slow_now_was_not_slow_then():
     story.done("db")
     assert story.event(second).scheduled
     confirm(story, "node-1")
+    story.notice_passes()
     assert not story.event(second).scheduled
 
 
@@ -171,6 +245,7 @@ def test_rule_05_a_revision_that_is_not_there_yet_confirms_nothing_to_come():
     story.advance(minutes=15)
     assert story.only(DB).scheduled
     confirm(story, "node-1")
+    story.notice_passes()
     assert not story.only(DB).scheduled
 
 
@@ -183,7 +258,8 @@ def test_rule_05_an_endpoint_that_joins_after_the_announcement_holds_it_too():
     story.advance(minutes=10)
     assert story.shows(DB) == (2, [("Reboot", "Scheduled")])
     confirm(story, "node-1")
-    assert story.shows(DB) == (3, [("Reboot", "Started")])
+    story.notice_passes()
+    assert story.shows(DB) == (4, [("Reboot", "Started")])
 
 
 def test_rule_05_the_event_of_a_vm_that_has_moved_waits_for_its_new_endpoint():
@@ -203,6 +279,7 @@ def test_rule_05_the_event_of_a_vm_that_has_moved_waits_for_its_new_endpoint():
     confirm(story, "node-1")
     assert story.event(restart).scheduled
     confirm(story, node)
+    story.notice_passes()
     assert not story.event(restart).scheduled
 
 

@@ -115,9 +115,10 @@ def test_rule_22_an_endpoint_that_confirms_after_the_window_does_not_open_it():
     story.roll_out("node-5", windows=(SHORT,))
     story.advance(hours=2, minutes=5)
     story.tell(Confirm(node="node-5", revision=story.fleet.revision))
-    assert story.shows(SPOT) == (2, [("Freeze", "Scheduled")])
+    story.notice_passes()
+    assert story.shows(SPOT) == (3, [("Freeze", "Scheduled")])
     story.advance_to(story.at(days=7, hours=2))
-    assert story.shows(SPOT) == (3, [("Freeze", "Started")])
+    assert story.shows(SPOT) == (4, [("Freeze", "Started")])
 
 
 def test_rule_22_what_started_inside_the_window_may_end_outside():

@@ -112,8 +112,13 @@ def terminates_of_one_command_apart(patch: Patch) -> None:
 
 def notice_never_renewed(patch: Patch) -> None:
     """What nobody was served starts right after a restart."""
-    patch.setattr(downtime, "_renew", lambda draft, event: None)
+    patch.setattr(downtime, "renew", lambda draft, event: None)
     happens_often(patch, "process_restarts")
+
+
+def shown_at_last_without_notice(patch: Patch) -> None:
+    """An endpoint that was away shows an event, which starts the same moment."""
+    patch.setattr(approval, "make_good", lambda draft, event: None)
 
 
 def rollout_beside_a_failure(patch: Patch) -> None:
@@ -136,6 +141,12 @@ def postponed_on_one_clock_only(patch: Patch) -> None:
 def endpoints_of_the_old_node(patch: Patch) -> None:
     """A VM moves, and its events still wait for the endpoint it has left."""
     patch.setattr(leaving, "ask_endpoints", lambda draft, operation: None)
+
+
+def silence_of_endpoints_counts(patch: Patch) -> None:
+    """A scope behind an endpoint that is cut off is disabled like any other."""
+    patch.setattr(enabling, "_is_unknown", lambda draft, scope: False)
+    happens_often(patch, "endpoint_reports", "time_passes")
 
 
 # ---- What is called done (rules 10, 11) ----
@@ -197,9 +208,11 @@ PLANTS: dict[Plant, set[int]] = {
     queue_ignored: {5},
     terminates_of_one_command_apart: {16},
     notice_never_renewed: {24},
+    shown_at_last_without_notice: {5},
     rollout_beside_a_failure: {22},
     postponed_on_one_clock_only: {25},
     endpoints_of_the_old_node: {5},
+    silence_of_endpoints_counts: {8},
     no_time_to_settle: {11},
     failures_called_completed: {11},
     begun_again_at_every_word: {10},

@@ -10,10 +10,10 @@ import uvloop
 from fairnotice.cli import exits
 from fairnotice.cli.logs import log_to_standard_error
 from fairnotice.cli.parsing import Subparsers, examples
-from fairnotice.clock import SystemClock
+from fairnotice.clock import Clock, SystemClock
 from fairnotice.endpoint.config import FILE, Config, read
 from fairnotice.endpoint.running import Running, running
-from fairnotice.systemd import tell_systemd
+from fairnotice.systemd import reloading, tell_systemd
 
 EXAMPLES = (
     "fairnotice endpoint                              # as /etc/fairnotice/endpoint.toml says",
@@ -26,7 +26,8 @@ def add(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "endpoint",
         help="only the metadata endpoint, one per node",
-        description="Serve the VMs of this node, as control planes elsewhere say, until SIGTERM.",
+        description="Serve the VMs of this node, as control planes elsewhere say, until SIGTERM. "
+        "SIGHUP reads the token and whom to trust again.",
         epilog=examples(EXAMPLES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -39,9 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the endpoint until it is told to end; the exit code."""
     config = read(arguments.config)
     config.token()
+    config.trusted()
     if arguments.check:
         print(f"{arguments.config} is as it should be.")
         return exits.DONE
+    # Until it can read anything again, nobody ends it by asking for that.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log_to_standard_error(config.logging.format, config.logging.level)
     uvloop.run(serve(config))
     return exits.DONE
@@ -49,11 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def serve(config: Config) -> None:
     """Serve until somebody ends it politely."""
-    ended = asyncio.Event()
+    ended, hung_up = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, hung_up.set)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    async with running(config, SystemClock()) as endpoint:
+    clock = SystemClock()
+    async with running(config, clock) as endpoint:
+        renewing = asyncio.create_task(_renewing(hung_up, endpoint, clock))
         ready = asyncio.ensure_future(endpoint.ready.wait())
         over = asyncio.ensure_future(ended.wait())
         await asyncio.wait((ready, over), return_when=asyncio.FIRST_COMPLETED)
@@ -62,7 +69,22 @@ async def serve(config: Config) -> None:
             print(_where(config, endpoint), flush=True)
         await over
         ready.cancel()
+        renewing.cancel()
         tell_systemd("STOPPING=1")
+
+
+async def _renewing(hung_up: asyncio.Event, endpoint: Running, clock: Clock) -> None:
+    """Read the token and whom to trust again, as often as somebody asks for it."""
+    while True:
+        await hung_up.wait()
+        hung_up.clear()
+        # One that has nothing to show yet is not ready again afterwards.
+        ready = endpoint.ready.is_set()
+        if ready:
+            tell_systemd(reloading(clock.monotonic()))
+        await endpoint.renew()
+        if ready:
+            tell_systemd("READY=1")
 
 
 def _where(config: Config, endpoint: Running) -> str:

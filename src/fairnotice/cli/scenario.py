@@ -12,6 +12,7 @@ from fairnotice.cli import exits, settings
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import WORDS, config_option
 from fairnotice.cli.remote import Remote, metadata_elsewhere
+from fairnotice.cli.session import Session
 from fairnotice.clock import SystemClock
 from fairnotice.control.scenario_play import Line
 from fairnotice.control.scenario_sites import Site, place_of, running_site, throw_away
@@ -143,12 +144,14 @@ def _site(arguments: argparse.Namespace) -> Site | None:
     if url.origin != settings.BY_NAME["url"].flag:
         return None
     place_of(url.value)
-    return running_site(url.value, _metadata(known, url.value), PROFILES[arguments.timing])
+    session = Session(arguments)
+    metadata = _metadata(known, url.value, session.remote)
+    return running_site(url.value, metadata, PROFILES[arguments.timing], session.token)
 
 
-def _metadata(known: Mapping[str, settings.Known], control: str) -> str:
+def _metadata(known: Mapping[str, settings.Known], control: str, remote: Remote) -> str:
     """Where this control plane serves metadata: it says so itself, and no other's will do."""
-    health = Remote(control).health()
+    health = remote.health()
     url = settings.metadata_url(known, health)
     right = metadata_elsewhere(url, control, health)
     if right is not None:

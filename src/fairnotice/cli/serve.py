@@ -16,7 +16,7 @@ import uvloop
 from fairnotice.cli import exits, settings
 from fairnotice.cli.logs import log_to_standard_error
 from fairnotice.cli.parsing import examples
-from fairnotice.cli.serve_config import ServeConfig, read
+from fairnotice.cli.serve_config import ServeConfig, doubts, read
 from fairnotice.cli.serve_opening import opened
 from fairnotice.cli.serve_reload import Reload
 from fairnotice.clock import Clock, SystemClock
@@ -66,6 +66,8 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.config)
     config = read(path)
     if options.check:
+        for doubt in doubts(config):
+            print(f"{path}: is that meant? {doubt}.")
         print(f"{path} can be served.")
         return exits.DONE
     # Until it can be reloaded, nobody ends it by asking for that.
@@ -81,6 +83,8 @@ async def serve(path: Path, config: ServeConfig, clock: Clock) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _end, ended)
+    for doubt in doubts(config):
+        log.warning("is that meant? %s", doubt)
     entrance = _entrance(config, clock)
     store = await opened(config, entrance, ended)
     if store is None:

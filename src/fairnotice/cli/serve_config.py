@@ -310,6 +310,13 @@ def _cluster_fits(config: ServeConfig) -> None:
     plain = urlsplit(config.cluster.address).scheme == "http"
     if plain and config.tls is not None:
         raise UsageError("cluster.address is http://, and `[tls]` is there: give https://NAME:PORT")
+    host = urlsplit(config.cluster.address).hostname or ""
+    if plain and config.auth.required and not is_loopback(host):
+        raise UsageError(
+            "cluster.address is http://: others pass on what they are asked, with its token, and "
+            "everybody on the way could read it. Give https://NAME:PORT, of the proxy if there is "
+            "one"
+        )
     if config.cluster.trust and not Path(config.cluster.trust).is_file():
         raise UsageError(f"cluster.trust: {config.cluster.trust} is not there")
 
@@ -331,6 +338,23 @@ def _commands_are_there(config: ServeConfig) -> None:
     for line in (*checked.commands.values(), checked.outcome, checked.discover):
         if line and not os.access(line[0], os.X_OK) and "/" in line[0]:
             raise UsageError(f"driver: {line[0]} is no program that may be run")
+
+
+def doubts(config: ServeConfig) -> Iterator[str]:
+    """What can be, and is hardly meant."""
+    if config.cluster is None:
+        return
+    driver = config.driver
+    if driver.kind == "simulated":
+        yield (
+            "driver.kind is simulated, and there is a `[cluster]`: each control plane has machines "
+            "of its own, so after a takeover nobody knows what was done to them"
+        )
+    elif not (driver.outcome or driver.state_directory):
+        yield (
+            "driver has neither `outcome` nor a `state_directory`, and there is a `[cluster]`: "
+            "after a takeover nobody knows what became of an impact that another has begun"
+        )
 
 
 def _place(table: str, text: str) -> Place:

@@ -31,12 +31,17 @@ class Session:
         """Every setting with its value and where that comes from."""
         return of_options(self.options, self.environ)
 
+    @property
+    def token(self) -> str:
+        """What whoever typed it asks with; empty where he has none."""
+        return self.environ.get("FAIRNOTICE_TOKEN", "")
+
     @cached_property
     def remote(self) -> Remote:
         """The control plane that is asked."""
         return Remote(
             self.settings["url"].value,
-            token=self.environ.get("FAIRNOTICE_TOKEN", ""),
+            token=self.token,
             ca=self.settings["ca"].value,
         )
 

@@ -8,6 +8,7 @@ All 401 are alike, and all 403: neither tells whether something is there.
 """
 
 import asyncio
+from ipaddress import ip_address
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +26,10 @@ from fairnotice.words import Role, TokenRole
 
 # Where a request carries who asks.
 CALLER = "fairnotice.caller"
+# Where it carries what to call when the leader, which writes it down too, has answered it.
+LEFT_TO_LEADER = "fairnotice.left-to-leader"
+# The header by which one of several control planes says for whom it passes something on.
+PASSED_ON = "fairnotice-passed-on"
 # What anybody may ask: whether somebody is there, and whether he is ready.
 OPEN_PATHS = ("/healthz", "/readyz")
 LOOKING = ("GET", "HEAD", "OPTIONS")
@@ -120,12 +125,15 @@ class Gate:
             if caller is None and scope["path"] not in OPEN_PATHS:
                 await problems.said(unauthenticated(), _CHALLENGE)(scope, receive, witness)
             else:
-                await self._app({**scope, CALLER: caller}, receive, witness)
+                more = {CALLER: caller, LEFT_TO_LEADER: witness.leave_to_leader}
+                await self._app({**scope, **more}, receive, witness)
         finally:
             # Also what failed on our side, or whom nobody could answer any more: it may be done.
             self._note(scope, caller, witness, shown)
 
     def _note(self, scope: Scope, caller: Caller | None, witness: "_Witness", shown: str) -> None:
+        if witness.left_to_leader:
+            return
         refused = witness.status in (401, 403)
         token = None if caller is None else caller.token
         # What an endpoint reports is in the journal, many times a second.
@@ -139,7 +147,7 @@ class Gate:
             at=self._auth.clock.wall(),
             token=None if token is None else token.id,
             name="" if token is None else token.name,
-            source=(scope.get("client") or ("",))[0],
+            source=_source(scope),
             method=scope["method"],
             path=_path(scope),
             status=witness.status,
@@ -169,11 +177,26 @@ def _path(scope: Scope) -> str:
     return raw.decode("ascii", "backslashreplace")[:PATH_CHARACTERS_MAX]
 
 
+def _source(scope: Scope) -> str:
+    """Where it came from: whoever is connected; and for whom, if he says so.
+
+    Anybody can say so. So it stands beside his own address, which he cannot choose, and what he
+    says is believed by a reader only where that is a control plane's.
+    """
+    connected: str = (scope.get("client") or ("",))[0]
+    said = [value for name, value in scope["headers"] if name == PASSED_ON.encode()]
+    try:
+        return f"{ip_address(said[0].decode('ascii'))} through {connected}" if said else connected
+    except ValueError:
+        return connected
+
+
 class _Witness:
     """Passes an answer on, and remembers what it was."""
 
     def __init__(self, send: Send, *, keeps_body: bool) -> None:
         self.status = 0
+        self.left_to_leader = False
         self._send = send
         self._keeps_body = keeps_body
         self._body = b""
@@ -184,6 +207,10 @@ class _Witness:
         elif self._keeps_body and len(self._body) < ANSWER_BYTES_MAX:
             self._body += message.get("body", b"")
         await self._send(message)
+
+    def leave_to_leader(self) -> None:
+        """Another control plane has answered it, and has written it down."""
+        self.left_to_leader = True
 
     def operations(self) -> tuple[str, ...]:
         """Which operations came of it."""

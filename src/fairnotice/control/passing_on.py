@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.conductor.feed import Feed
 from fairnotice.conductor.leading import Leader, why_nobody_leads
+from fairnotice.control.auth import LEFT_TO_LEADER, PASSED_ON
 from fairnotice.control.peers import Peer, PeerAnswer
 from fairnotice.control.problems import problem, said
 from fairnotice.errors import Unavailable, UsageError
@@ -41,9 +42,8 @@ ANSWER_SECONDS_MAX = 15.0
 LOOK_EVERY_SECONDS = 0.25
 # How long somebody waits until what he has changed is to be seen here.
 SEEN_SECONDS_MAX = 1.0
-# Where the journal stood when it was answered; that another of us has passed it on, and for whom.
+# Where the journal stood when it was answered.
 REVISION = "fairnotice-revision"
-PASSED_ON = "fairnotice-passed-on"
 # What of a request and of an answer means something at the other end.
 _ASKED = (
     "authorization",
@@ -133,6 +133,8 @@ class PassingOn:
         except (Unavailable, UsageError) as error:
             log.warning("%s %s was not passed on: %s", request.method, request.url.path, error)
             return _cannot(_unanswered(leader.address, request.headers, error))
+        if LEFT_TO_LEADER in request.scope:
+            request.scope[LEFT_TO_LEADER]()
         await _seen(self._conductor.feed, answer.headers)
         return _passed_back(answer)
 
@@ -187,7 +189,8 @@ def _cannot(why: str) -> Response:
 def _unanswered(address: str, headers: Headers, error: Exception) -> str:
     """Whether it may have been done, and how to find out."""
     sentence = f"the control plane at {address} leads and cannot be reached"
-    if isinstance(error.__cause__, ConnectionRefusedError):
+    # A request that may not be sent was not.
+    if isinstance(error, UsageError) or isinstance(error.__cause__, ConnectionRefusedError):
         return f"{sentence}. Nothing was done"
     if "idempotency-key" in headers:
         return f"{sentence}. Repeated with the same Idempotency-Key, it is not done twice"

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from fairnotice.control.holders import is_loopback
 from fairnotice.errors import Unavailable, UsageError
 
 ASK_SECONDS = 10.0
@@ -51,9 +52,21 @@ class Peer:
     ) -> None:
         self.url = url.rstrip("/")
         self._at = _place(url)
-        self._token = token
+        # Where nobody on the way reads what is said.
+        self._private = self._at.secure or is_loopback(self._at.address)
+        self._token = self._sendable(token)
         self._trust = (trust or ssl.create_default_context()) if self._at.secure else None
         self._kept: list[_Connection] = []
+
+    def use(self, token: str | None) -> None:
+        """Say this token from now on."""
+        self._token = self._sendable(token)
+
+    async def trust(self, context: ssl.SSLContext) -> None:
+        """Believe only whom this vouches for, from now on."""
+        if self._at.secure:
+            self._trust = context
+            await self.close()
 
     async def ask(
         self,
@@ -128,9 +141,20 @@ class Peer:
         except (Unavailable, OSError, UnicodeError) as error:
             raise Unavailable(f"{where}: {error}") from error
 
+    def _sendable(self, token: str | None) -> str | None:
+        """The token, where nobody on the way reads it. It is never repeated."""
+        if token is not None and not self._private:
+            raise UsageError(
+                f"a token is not sent to {self.url}: on the way everybody could read it. "
+                "Give an address of https://."
+            )
+        return token
+
     def _request(self, method: str, path: str, headers: Headers, body: bytes) -> bytes:
         given = [(name, value) for name, value in headers if name.lower() != "content-length"]
         names = {name.lower() for name, _ in given}
+        if "authorization" in names:
+            self._sendable("")
         if "host" not in names:
             given.append(("Host", self._at.authority))
         if self._token is not None and "authorization" not in names:

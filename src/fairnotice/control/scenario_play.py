@@ -188,7 +188,9 @@ class Play:
         self, method: str, path: str, body: dict[str, object] | None = None
     ) -> Answer:
         sent = b"" if body is None else json.dumps(body).encode()
-        answer = await exchange(self.site.control, method, path, body=sent)
+        token = self.site.token
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        answer = await exchange(self.site.control, method, path, body=sent, headers=headers)
         if answer.status >= REFUSED:
             raise Stalled(f"{method} {path} was refused: {_why(answer)}")
         return answer

@@ -50,6 +50,8 @@ class Site(NamedTuple):
     patience_seconds: float = PATIENCE_SECONDS
     # Nobody else's: it is thrown away, and its machines can be looked at.
     machines: Callable[[], Mapping[str, Machine]] | None = None
+    # Goes with every request to the control plane; empty where none is wanted.
+    token: str = ""
 
     @property
     def own(self) -> bool:
@@ -93,10 +95,12 @@ async def throw_away(
         )
 
 
-def running_site(control_url: str, metadata_url: str, timing: Timing = DEV) -> Site:
+def running_site(
+    control_url: str, metadata_url: str, timing: Timing = DEV, token: str = ""
+) -> Site:
     """A service that runs already, by its two addresses."""
     control, metadata = place_of(control_url), place_of(metadata_url)
-    return Site(control, metadata, timing, PATIENCE_WITH_OTHERS_SECONDS)
+    return Site(control, metadata, timing, PATIENCE_WITH_OTHERS_SECONDS, token=token)
 
 
 def place_of(url: str) -> Place:

@@ -1,13 +1,15 @@
 """`endpoint.toml`, read and checked: every sentence names the file, the table and the key."""
 
 import os
+import ssl
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from fairnotice.agent.tables import Table
-from fairnotice.control.holders import is_routable
+from fairnotice.control.holders import is_loopback, is_routable
 from fairnotice.endpoint.front import Manner
 from fairnotice.errors import UsageError
 from fairnotice.metadata.rate import BURST, DEFAULT, Rate, rate_of
@@ -58,6 +60,15 @@ class Config:
             raise UsageError(f"{self.token_file} must hold one token on one line.")
         return token
 
+    def trusted(self) -> ssl.SSLContext | None:
+        """Whom the CA file vouches for now; None where there is none. UsageError as above."""
+        if self.trust is None:
+            return None
+        try:
+            return ssl.create_default_context(cafile=str(self.trust))
+        except OSError as error:
+            raise UsageError(f"trust is {self.trust}, which is no CA file: {error}.") from error
+
 
 def read(path: Path) -> Config:
     """The configuration in a file."""
@@ -81,7 +92,7 @@ def _config(top: Table, metadata: Table, metrics: Table, log: Table) -> Config:
     token_file, trust = top.text("token_file", ""), top.text("trust", "")
     config = Config(
         node=top.text("node"),
-        control_planes=_control_planes(top),
+        control_planes=_control_planes(top, with_token=bool(token_file)),
         token_file=Path(token_file) if token_file else None,
         trust=Path(trust) if trust else None,
         state_directory=Path(top.text("state_directory", _state())),
@@ -103,7 +114,7 @@ def _state() -> str:
     return os.environ.get("STATE_DIRECTORY", str(STATE))
 
 
-def _control_planes(top: Table) -> tuple[str, ...]:
+def _control_planes(top: Table, *, with_token: bool) -> tuple[str, ...]:
     urls = top.words("control_planes")
     for url in urls:
         if not url.startswith(("https://", "http://")):
@@ -111,7 +122,19 @@ def _control_planes(top: Table) -> tuple[str, ...]:
                 f"control_planes has {url!r} in it: each is a URL, such as "
                 '"https://cp1.example.net:8600".'
             )
+        if with_token and url.startswith("http://") and not _is_here(url):
+            raise top.refuse(
+                f"control_planes has {url!r} in it, and the token of token_file is not sent there: "
+                "on the way everybody could read it. Give an address of https://."
+            )
     return urls
+
+
+def _is_here(url: str) -> bool:
+    try:
+        return is_loopback(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
 
 
 def _metadata(table: Table) -> tuple[str, int]:

@@ -1,9 +1,8 @@
 """What faces the VMs: a board made of the feed's lines, and what its readers send."""
 
 import asyncio
-import itertools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
@@ -29,9 +28,8 @@ from fairnotice.model import Node
 
 log = logging.getLogger(__name__)
 
-# How often what the board has gathered is handed on: a crash takes what was served since then.
-GATHER_SECONDS = 0.25
-HEAR_EVERY = 4
+# How often it is looked which scopes have asked: among all of them, and there is no hurry.
+HEAR_SECONDS = 1.0
 # How often a scope that asks is heard again.
 HEARD_EVERY_SECONDS = 3_600.0
 # So long an enabling that is durable waits to be seen in the feed as well.
@@ -39,7 +37,7 @@ ENABLED_SECONDS_MAX = 1.0
 
 
 class Served(NamedTuple):
-    """What was served since the last time: first seen, and which scopes were heard when."""
+    """What was served: seen by whom for the first time, and which scopes were heard when."""
 
     seen: list[FirstSeen]
     heard: list[tuple[str, datetime]]
@@ -65,8 +63,13 @@ class Manner(NamedTuple):
 class Front:
     """A board and the worker that serves it, in this process."""
 
-    def __init__(self, desk: Desk, clock: Clock, manner: Manner) -> None:
+    def __init__(
+        self, desk: Desk, clock: Clock, manner: Manner, served: Callable[[Served], None]
+    ) -> None:
         self.board = Board()
+        # At once: what a VM has in hand outlives a kill of this process.
+        self.board.on_first_seen = lambda seen: served(Served(seen, []))
+        self._served = served
         self.revision = 0
         self._desk = desk
         self._clock = clock
@@ -159,23 +162,18 @@ class Front:
         except TimeoutError:
             log.info("%s is enabled, and the feed has not said so yet", scope)
 
-    def served(self, heard_every_seconds: float = HEARD_EVERY_SECONDS) -> Served:
-        """What was gathered since the last time, by the wall clock."""
+    def hand_on(self, heard_every_seconds: float = HEARD_EVERY_SECONDS) -> None:
+        """Hand on which scopes asked since the last time, by the wall clock."""
         now, monotonic = self._clock.wall(), self._clock.monotonic()
         heard = [
             (scope, now - timedelta(seconds=monotonic - at))
             for scope, at in self.board.take_heard(heard_every_seconds)
         ]
-        return Served(self.board.take_first_seen(), heard)
+        if heard:
+            self._served(Served([], heard))
 
-    async def gathering(self, hand_on: Callable[[Served], Awaitable[None] | None]) -> None:
-        """Hand on what is gathered, for ever."""
-        for turn in itertools.count():
-            await self._clock.sleep(GATHER_SECONDS)
-            # Whom to hear is looked for among all scopes, and there is no hurry.
-            looks = turn % HEAR_EVERY == 0
-            served = self.served() if looks else Served(self.board.take_first_seen(), [])
-            if served.seen or served.heard:
-                handed = hand_on(served)
-                if handed is not None:
-                    await handed
+    async def gathering(self) -> None:
+        """Hand on who was heard, for ever."""
+        while True:
+            await self._clock.sleep(HEAR_SECONDS)
+            self.hand_on()

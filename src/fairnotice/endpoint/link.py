@@ -8,7 +8,9 @@ import asyncio
 import contextlib
 import logging
 import random
+import ssl
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Protocol
 
 from fairnotice.clock import Clock
@@ -153,6 +155,11 @@ class Link:
         if self._soon is None or self._soon.when() < self._loop.time():
             self._soon = self._loop.call_later(TOGETHER_SECONDS, self._news.set)
 
+    def collect(self, path: Path) -> None:
+        """Take up what a worker that is gone has written and perhaps not said."""
+        if self.unreported.collect(path):
+            self._news.set()
+
     def was_away(self, scopes: Iterable[str], seconds: float) -> None:
         """For so long this endpoint served nobody."""
         self.unreported.add_unserved(scopes, seconds)
@@ -212,6 +219,10 @@ class Link:
         """Pass on that somebody asks for the first time."""
         self._must_be_near()
         await self._passing.say("enable", {"scope": scope})
+
+    async def renew(self, trust: ssl.SSLContext | None) -> None:
+        """Say the token that is there now, and believe whom this vouches for."""
+        await self._passing.renew(trust)
 
     async def close(self) -> None:
         """Keep no connection."""

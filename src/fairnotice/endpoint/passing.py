@@ -3,12 +3,12 @@
 import json
 import logging
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from fairnotice.control.peers import Peer, PeerAnswer
-from fairnotice.errors import Unavailable
+from fairnotice.errors import Unavailable, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -17,6 +17,7 @@ ASK_SECONDS = 3.0
 # A feed that says nothing for so long is dead: it beats every ten seconds.
 IDLE_SECONDS = 25.0
 _OK = 200
+_UNAUTHENTICATED = 401
 # What another control plane would say as well.
 _SAID_BY_ALL = (400, 401, 403, 404, 409, 413, 422)
 # It will never be taken as it is.
@@ -33,6 +34,10 @@ class Refused(Unavailable):
         self.status = status
 
 
+def _none() -> None:
+    """Nobody is asked who he is."""
+
+
 class Passing:
     """The control planes of one node's endpoint."""
 
@@ -41,11 +46,14 @@ class Passing:
         node: str,
         control_planes: Sequence[str],
         *,
-        token: str | None = None,
+        token: Callable[[], str | None] = _none,
         trust: ssl.SSLContext | None = None,
     ) -> None:
         self._path = f"/v1/endpoints/{quote(node, safe='')}"
-        self._peers = [Peer(url, token=token, trust=trust) for url in control_planes]
+        # Read anew where it counts no longer: a token is renewed in its file, without a restart.
+        self._read_token = token
+        self._token = token()
+        self._peers = [Peer(url, token=self._token, trust=trust) for url in control_planes]
         # How often each deed failed, for the metrics.
         self.failed_count = 0
 
@@ -78,16 +86,33 @@ class Passing:
         self.failed_count += 1
         raise Unavailable("; ".join(errors))
 
+    async def renew(self, trust: ssl.SSLContext | None) -> None:
+        """Take the token that is there now, and believe whom this vouches for, if anybody."""
+        if self._has_new_token():
+            log.info("the token is another one now")
+        if trust is not None:
+            for peer in self._peers:
+                await peer.trust(trust)
+
+    def _has_new_token(self) -> bool:
+        """Whether there is another token than the one that is said; it is said from now on."""
+        try:
+            token = self._read_token()
+        except UsageError as error:
+            log.warning("the token stays as it was: %s", error)
+            return False
+        if token == self._token:
+            return False
+        self._token = token
+        for peer in self._peers:
+            peer.use(token)
+        return True
+
     async def _said(self, peer: Peer, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        # Whatever an endpoint says may be said twice.
-        answer = await peer.ask(
-            "POST",
-            f"{self._path}/{what}",
-            headers=_JSON,
-            body=json.dumps(body).encode("utf-8"),
-            seconds=ASK_SECONDS,
-            repeatable=True,
-        )
+        answer = await self._asked(peer, what, body)
+        if answer.status == _UNAUTHENTICATED and self._has_new_token():
+            log.warning("the token counts no longer, and there is another one")
+            answer = await self._asked(peer, what, body)
         if answer.status != _OK:
             sentence = f"{peer.url} answered {answer.status} to {what}: {_detail(answer)}"
             if answer.status in _SAID_BY_ALL:
@@ -97,6 +122,17 @@ class Passing:
         if found is None:
             raise Unavailable(f"{peer.url} answered {what} with no JSON object")
         return found
+
+    async def _asked(self, peer: Peer, what: str, body: dict[str, Any]) -> PeerAnswer:
+        # Whatever an endpoint says may be said twice.
+        return await peer.ask(
+            "POST",
+            f"{self._path}/{what}",
+            headers=_JSON,
+            body=json.dumps(body).encode("utf-8"),
+            seconds=ASK_SECONDS,
+            repeatable=True,
+        )
 
     async def close(self) -> None:
         """Keep no connection."""

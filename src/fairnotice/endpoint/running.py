@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
 
@@ -43,14 +42,23 @@ class Running:
         self.ready = asyncio.Event()
         self.front: Front | None = None
         self.workers: Workers | None = None
-        self._node = config.node
+        self._config = config
+
+    async def renew(self) -> None:
+        """Read the token and whom to trust again; what cannot be read stays as it was."""
+        try:
+            trust = self._config.trusted()
+        except UsageError as error:
+            log.warning("whom to trust stays as it was: %s", error)
+            trust = None
+        await self.link.renew(trust)
 
     def exposition(self) -> str:
         """All metrics."""
         if self.front is not None:
-            return metrics.exposition(self.link, self._node, [exposition(self.front.worker)])
+            return metrics.exposition(self.link, self._config.node, [exposition(self.front.worker)])
         fronts = [] if self.workers is None else self.workers.fronts
-        return metrics.exposition(self.link, self._node, [front.metrics for front in fronts])
+        return metrics.exposition(self.link, self._config.node, [front.metrics for front in fronts])
 
 
 @contextlib.asynccontextmanager
@@ -65,6 +73,9 @@ async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
         run = Running(config, link, sockets[0].getsockname()[1])
         stack.enter_context(_measured(config, run))
         _take_up(run, saved)
+        # A life before may have had more workers.
+        for path in saved.sightings():
+            link.collect(path)
         stack.push_async_callback(_end, link, saved)
         await stack.enter_async_context(
             _tasks(
@@ -77,7 +88,7 @@ async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
         if config.workers == 1:
             await stack.enter_async_context(_alone(run, config, clock, sockets[0]))
         else:
-            await stack.enter_async_context(_with_workers(run, config, clock, sockets))
+            await stack.enter_async_context(_with_workers(run, config, saved, sockets))
         yield run
 
 
@@ -90,13 +101,9 @@ def _listening(config: Config) -> list[socket.socket]:
 
 
 def _link(config: Config, clock: Clock, saved: Saved) -> Link:
-    trust: ssl.SSLContext | None = None
-    if config.trust is not None:
-        try:
-            trust = ssl.create_default_context(cafile=str(config.trust))
-        except OSError as error:
-            raise UsageError(f"trust is {config.trust}, which is no CA file: {error}.") from error
-    passing = Passing(config.node, config.control_planes, token=config.token(), trust=trust)
+    passing = Passing(
+        config.node, config.control_planes, token=config.token, trust=config.trusted()
+    )
     return Link(passing, clock, Unreported(saved.unreported))
 
 
@@ -115,7 +122,7 @@ async def _alone(
     run: Running, config: Config, clock: Clock, sock: socket.socket
 ) -> AsyncIterator[None]:
     """Serve in this process."""
-    front = run.front = Front(run.link, clock, config.manner)
+    front = run.front = Front(run.link, clock, config.manner, run.link.gathered)
     server = Server(front.worker)
     run.link.add(front)
 
@@ -125,19 +132,19 @@ async def _alone(
         server.listen_on(Door(), sock)
 
     try:
-        async with _tasks(serve(), front.gathering(run.link.gathered)):
+        async with _tasks(serve(), front.gathering()):
             yield
     finally:
         server.close()
-        run.link.unreported.add(front.served())
+        front.hand_on()
 
 
 @contextlib.asynccontextmanager
 async def _with_workers(
-    run: Running, config: Config, clock: Clock, sockets: list[socket.socket]
+    run: Running, config: Config, saved: Saved, sockets: list[socket.socket]
 ) -> AsyncIterator[None]:
     """Serve by processes of their own."""
-    workers = run.workers = Workers(run.link, clock, config.manner, sockets)
+    workers = run.workers = Workers(run.link, config.manner, saved, sockets)
     async with _tasks(*(workers.keeping(front) for front in workers.fronts)):
         try:
             yield

@@ -9,8 +9,8 @@ import msgspec
 
 from fairnotice.clock import Clock
 from fairnotice.control.node_lines import Hello, decode
+from fairnotice.endpoint.diary import replace
 from fairnotice.endpoint.holding import Holding, Told
-from fairnotice.endpoint.unreported import replace
 from fairnotice.errors import Unavailable, UsageError
 
 log = logging.getLogger(__name__)
@@ -20,6 +20,7 @@ SAVE_SECONDS = 2.0
 ALIVE_SECONDS = 10.0
 # The law believes no more (rule 8).
 AWAY_SECONDS_MAX = 366 * 86_400.0
+SIGHTINGS = "sightings-"
 
 
 class Saved:
@@ -30,12 +31,21 @@ class Saved:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(f"{directory} cannot be made: {error.strerror}.") from error
-        self._clock = clock
+        self.clock = clock
+        self._directory = directory
         self._node = node
         self._board = directory / "board.jsonl"
         self._alive = directory / "alive"
         self.unreported = directory / "unreported.jsonl"
         self._written = -1
+
+    def sighting(self, worker: int) -> Path:
+        """Where a worker writes down what it shows."""
+        return self._directory / f"{SIGHTINGS}{worker}.jsonl"
+
+    def sightings(self) -> list[Path]:
+        """What workers of earlier lives have written."""
+        return sorted(self._directory.glob(f"{SIGHTINGS}*.jsonl"))
 
     def load(self, holding: Holding) -> Told | None:
         """What an earlier life was told, taken; None where there is nothing of this node."""
@@ -64,27 +74,27 @@ class Saved:
             last = datetime.fromisoformat(self._alive.read_text("ascii").strip())
         except (OSError, ValueError):
             return 0.0
-        away_seconds = (self._clock.wall() - last).total_seconds()
+        away_seconds = (self.clock.wall() - last).total_seconds()
         return min(max(0.0, away_seconds), AWAY_SECONDS_MAX)
 
     async def saving(self, holding: Holding) -> None:
         """Write what is new, every now and then."""
         alive_at = -ALIVE_SECONDS
         while True:
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             if now - alive_at >= ALIVE_SECONDS:
                 alive_at = now
-                self._write(self._alive, self._clock.wall().isoformat().encode("ascii"))
+                self._write(self._alive, self.clock.wall().isoformat().encode("ascii"))
             if holding.revision != self._written:
                 self._written = holding.revision
                 # In a thread: a large board on a slow disk must not keep VMs waiting.
                 data = b"".join(holding.whole())
                 await asyncio.to_thread(self._write, self._board, data)
-            await self._clock.sleep(SAVE_SECONDS)
+            await self.clock.sleep(SAVE_SECONDS)
 
     def save(self, holding: Holding) -> None:
         """Write it all, at the end."""
-        self._write(self._alive, self._clock.wall().isoformat().encode("ascii"))
+        self._write(self._alive, self.clock.wall().isoformat().encode("ascii"))
         if holding.hello and holding.revision != self._written:
             self._write(self._board, b"".join(holding.whole()))
 

@@ -1,19 +1,17 @@
 """What was served and is not reported yet: in memory, and on disk for the next life.
 
-A line is written before it is reported, and the file is emptied when nothing is left to report. It
-is not forced to the disk: what a crash of the whole machine takes are first-seen instants, not
-promises. Twice reported is once reported, so a file that says too much does no harm.
+A line is written when it is served, before the VM has its answer (diary.py), and the file is
+emptied when nothing is left to report. A worker has a file of its own, which is collected when it
+is gone. Twice reported is once reported, so a file that says too much does no harm.
 """
 
-import contextlib
-import json
 import logging
-import os
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from fairnotice.endpoint.diary import Diary
 from fairnotice.endpoint.front import Served
 from fairnotice.metadata.board import FirstSeen
 
@@ -32,15 +30,15 @@ class Unreported:
     """First-seen and heard, until the control plane has them. `path` None: in memory alone."""
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._file_bytes = 0
+        self._diary = None if path is None else Diary(path)
         self._seen: dict[tuple[str, str], str] = {}
         self._heard: dict[str, str] = {}
         # In which time nobody was served, and whose silence it explains.
         self._unserved_scopes: dict[str, None] = {}
         self._unserved_seconds = 0.0
         self.dropped_count = 0
-        self._load()
+        for line in _read(self._diary) if self._diary is not None else ():
+            self._take(line)
 
     def __len__(self) -> int:
         return len(self._seen) + len(self._heard) + len(self._unserved_scopes)
@@ -49,30 +47,34 @@ class Unreported:
 
     def add(self, served: Served) -> None:
         """Keep what was served."""
-        seen = [[one.event, one.vm, one.at.isoformat()] for one in served.seen]
-        heard = [[scope, at.isoformat()] for scope, at in served.heard]
-        self._keep({"seen": seen, "heard": heard})
+        self._keep(written(served))
 
     def add_unserved(self, scopes: Iterable[str], seconds: float) -> None:
         """Keep for how long these scopes were served by nobody."""
         self._keep({"unserved": {"scopes": list(scopes), "seconds": seconds}})
 
     def _keep(self, line: dict[str, Any]) -> None:
-        self._take(line)
-        self._append(line)
-        if self._file_bytes > FILE_BYTES_MAX:
-            self._rewrite()
+        if self._take(line) and self._diary is not None:
+            self._diary.write(line)
+            if self._diary.bytes > FILE_BYTES_MAX:
+                self._rewrite()
 
-    def _take(self, line: dict[str, Any]) -> None:
-        for event, vm, at in line.get("seen", ()):
-            self._seen.setdefault((event, vm), at)
-        for scope, at in line.get("heard", ()):
-            self._heard[scope] = at
-        unserved = line.get("unserved")
-        if unserved is not None:
-            self._unserved_scopes |= dict.fromkeys(unserved["scopes"])
-            self._unserved_seconds += unserved["seconds"]
+    def _take(self, line: dict[str, Any]) -> bool:
+        """Take this in; False where it is no line of ours."""
+        try:
+            for event, vm, at in line.get("seen", ()):
+                self._seen.setdefault((event, vm), at)
+            for scope, at in line.get("heard", ()):
+                self._heard[scope] = at
+            unserved = line.get("unserved")
+            if unserved is not None:
+                self._unserved_scopes |= dict.fromkeys(unserved["scopes"])
+                self._unserved_seconds += unserved["seconds"]
+        except (ValueError, TypeError, KeyError):
+            log.warning("a line of what an earlier life served makes no sense: %.100s", line)
+            return False
         self.dropped_count += _drop(self._seen, SEEN_MAX) + _drop(self._heard, SCOPES_MAX)
+        return True
 
     # ---- What goes ----
 
@@ -107,55 +109,47 @@ class Unreported:
             self._unserved_scopes.pop(scope, None)
         if not self._unserved_scopes:
             self._unserved_seconds = 0.0
-        if not len(self) and self._file_bytes:
+        if not len(self) and self._diary is not None and self._diary.bytes:
             self._rewrite()
 
     # ---- The file ----
 
-    def _load(self) -> None:
-        if self._path is None:
-            return
+    def collect(self, path: Path) -> bool:
+        """Keep what a worker's file says, which need not say it any more; whether there was any."""
+        diary = Diary(path)
         try:
-            text = self._path.read_text("utf-8", "replace")
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            log.warning("what an earlier life served cannot be read: %s", error)
-            return
-        for line in text.splitlines():
-            # The last may have been cut by a crash.
-            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-                self._take(json.loads(line))
-        self._file_bytes = len(text)
-
-    def _append(self, line: dict[str, Any]) -> None:
-        if self._path is None:
-            return
-        written = json.dumps(line) + "\n"
-        try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(written)
-        except OSError as error:
-            log.warning("what was served cannot be written down: %s", error)
-        self._file_bytes += len(written)
+            lines = _read(diary)
+            for line in lines:
+                self._keep(line)
+            if diary.bytes:
+                diary.empty()
+        finally:
+            diary.close()
+        return bool(lines)
 
     def _rewrite(self) -> None:
-        assert self._path is not None
-        line = {
+        assert self._diary is not None
+        if not len(self):
+            self._diary.empty()
+            return
+        line: dict[str, Any] = {
             "seen": [[*key, at] for key, at in self._seen.items()],
             "heard": [list(one) for one in self._heard.items()],
         }
         if self._unserved_scopes:
-            line["unserved"] = {  # type: ignore[assignment] # a table, not a list
+            line["unserved"] = {
                 "scopes": list(self._unserved_scopes),
                 "seconds": self._unserved_seconds,
             }
-        written = json.dumps(line) + "\n" if len(self) else ""
-        try:
-            replace(self._path, written.encode("utf-8"))
-        except OSError as error:
-            log.warning("what was served cannot be written down: %s", error)
-        self._file_bytes = len(written)
+        self._diary.replace([line])
+
+
+def _read(diary: Diary) -> list[dict[str, Any]]:
+    try:
+        return diary.read()
+    except OSError as error:
+        log.warning("what an earlier life served cannot be read: %s", error)
+        return []
 
 
 def _drop(kept: dict[Any, str], most: int) -> int:
@@ -166,11 +160,12 @@ def _drop(kept: dict[Any, str], most: int) -> int:
     return too_many
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Have the file hold this, and never a part of it."""
-    beside = path.with_name(path.name + ".new")
-    beside.write_bytes(data)
-    os.replace(beside, path)  # noqa: PTH105 - the same, and shorter than what it names
+def written(served: Served) -> dict[str, Any]:
+    """What was served, as it is written down and said."""
+    return {
+        "seen": [[one.event, one.vm, one.at.isoformat()] for one in served.seen],
+        "heard": [[scope, at.isoformat()] for scope, at in served.heard],
+    }
 
 
 def parsed(seen: Iterable[list[str]], heard: Iterable[list[str]]) -> Served:

@@ -11,21 +11,27 @@ import json
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from fairnotice.clock import SystemClock
 from fairnotice.endpoint.channel import Channel
+from fairnotice.endpoint.diary import Diary
 from fairnotice.endpoint.front import Front, Manner, Served
 from fairnotice.endpoint.holding import Holding, Told
+from fairnotice.endpoint.unreported import written
 from fairnotice.errors import Unavailable
+from fairnotice.metadata.board import FirstSeen
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.metrics import exposition
 from fairnotice.metadata.rate import Rate
 from fairnotice.metadata.server import Server
 
 METRICS_SECONDS = 1.0
+# What is seen in one moment is said together: many VMs look at once.
+TOGETHER_SECONDS = 0.25
 
 
 class Desk:
@@ -75,6 +81,9 @@ class Serving:
         self._server: Server | None = None
         self._holding = Holding()
         self._tasks: list[asyncio.Task[None]] = []
+        # What was shown for the first time and is not said yet. It is on disk already.
+        self._seen: list[FirstSeen] = []
+        self._diary: Diary | None = None
 
     async def serve(self) -> None:
         """Serve until the parent is gone."""
@@ -89,16 +98,18 @@ class Serving:
         if self._server is not None:
             self._server.close()
         if self._front is not None:
-            self._served(self._front.served())
+            self._front.hand_on()
+        self._say_seen()
         self._channel.close()
         await self._channel.closed()
 
     def _begin(self, settings: dict[str, Any]) -> None:
         rate = settings["rate"]
         manner = Manner(None if rate is None else Rate(*rate), settings["first_answer_delay"])
-        self._front = Front(self._desk, SystemClock(), manner)
+        self._diary = Diary(Path(settings["sighting"]))
+        self._front = Front(self._desk, SystemClock(), manner, self._served)
         self._tasks = [
-            asyncio.create_task(self._front.gathering(self._served)),
+            asyncio.create_task(self._front.gathering()),
             asyncio.create_task(self._measuring(self._front)),
         ]
 
@@ -108,6 +119,8 @@ class Serving:
             self._begin(json.loads(line))
         elif line.startswith(b'{"kind": "answer"'):
             self._desk.answered(json.loads(line))
+        elif line.startswith(b'{"kind": "kept"'):
+            self._kept(json.loads(line)["written"])
         return not line.startswith(b'{"kind": "end"')
 
     def _show(self, told: Told) -> None:
@@ -120,11 +133,25 @@ class Serving:
         self._channel.send("shown", revision=self._front.revision)
 
     def _served(self, served: Served) -> None:
-        self._channel.send(
-            "served",
-            seen=[[one.event, one.vm, one.at.isoformat()] for one in served.seen],
-            heard=[[scope, at.isoformat()] for scope, at in served.heard],
-        )
+        if served.heard:
+            self._channel.send("served", **written(Served([], served.heard)))
+        if served.seen:
+            assert self._diary is not None  # it is there before the front is
+            self._diary.write(written(served))
+            if not self._seen:
+                asyncio.get_running_loop().call_later(TOGETHER_SECONDS, self._say_seen)
+            self._seen += served.seen
+
+    def _say_seen(self) -> None:
+        if self._seen and self._diary is not None:
+            said = written(Served(self._seen, []))
+            self._channel.send("served", **said, written=self._diary.bytes)
+            self._seen = []
+
+    def _kept(self, written_bytes: int) -> None:
+        """The parent has what was written up to here: where that is all, it need not be here."""
+        if self._diary is not None and self._diary.bytes == written_bytes:
+            self._diary.empty()
 
     async def _measuring(self, front: Front) -> None:
         while True:
@@ -140,6 +167,6 @@ async def _main(channel: int, listener: int) -> None:
 
 if __name__ == "__main__":
     # The parent is told to end, and its workers end with it; also where all of them are told.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     uvloop.run(_main(*map(int, sys.argv[1:])))

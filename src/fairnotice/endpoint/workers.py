@@ -7,13 +7,14 @@ import logging
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from fairnotice.clock import Clock
 from fairnotice.endpoint.channel import Channel
 from fairnotice.endpoint.front import Manner
 from fairnotice.endpoint.holding import Told
 from fairnotice.endpoint.link import Link
+from fairnotice.endpoint.saved import Saved
 from fairnotice.endpoint.unreported import parsed
 from fairnotice.errors import Unavailable
 
@@ -30,7 +31,9 @@ END_SECONDS = 3.0
 class WorkerFront:
     """One worker, as its parent knows it: whichever process it is now."""
 
-    def __init__(self, number: int, link: Link, manner: Manner, listener: socket.socket) -> None:
+    def __init__(
+        self, number: int, link: Link, manner: Manner, sighting: Path, listener: socket.socket
+    ) -> None:
         self.number = number
         # What it shows; nothing while it is not there, so that nothing is confirmed meanwhile.
         self.revision = 0
@@ -38,6 +41,7 @@ class WorkerFront:
         self.process: asyncio.subprocess.Process | None = None
         self._link = link
         self._manner = manner
+        self._sighting = sighting
         self._listener = listener
         self._channel: Channel | None = None
         self._asking: set[asyncio.Task[None]] = set()
@@ -68,6 +72,7 @@ class WorkerFront:
                 "settings",
                 rate=None if rate is None else list(rate),
                 first_answer_delay=self._manner.first_answer_delay_seconds,
+                sighting=str(self._sighting),
             )
             self._channel = channel
             if self._link.holding.hello:
@@ -79,6 +84,7 @@ class WorkerFront:
             self.revision = 0
             channel.close()
             await self._end()
+            self._link.collect(self._sighting)
 
     async def _end(self) -> None:
         """Wait until it is gone; not for ever."""
@@ -98,6 +104,8 @@ class WorkerFront:
             self._link.showed()
         elif kind == "served":
             self._link.gathered(parsed(line["seen"], line["heard"]))
+            if line["seen"] and self._channel is not None:
+                self._channel.send("kept", written=line["written"])
         elif kind == "metrics":
             self.metrics = line["text"]
         elif kind == "approve":
@@ -131,13 +139,14 @@ class Workers:
     """All of them."""
 
     def __init__(
-        self, link: Link, clock: Clock, manner: Manner, listeners: Sequence[socket.socket]
+        self, link: Link, manner: Manner, saved: Saved, listeners: Sequence[socket.socket]
     ) -> None:
-        self._clock = clock
+        self._clock = saved.clock
         self._ending = False
         self._living: set[asyncio.Task[None]] = set()
         self.fronts = [
-            WorkerFront(number, link, manner, listener) for number, listener in enumerate(listeners)
+            WorkerFront(number, link, manner, saved.sighting(number), listener)
+            for number, listener in enumerate(listeners)
         ]
         for front in self.fronts:
             link.add(front)

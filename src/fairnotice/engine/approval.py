@@ -9,24 +9,27 @@ from fairnotice.engine.changes import (
     EndpointRemoved,
     EventApproved,
     EventConfirmed,
-    EventPostponed,
     OperationChanged,
 )
 from fairnotice.engine.commands import (
     Approve,
     Confirm,
+    HearEndpoint,
     JoinEndpoint,
     LeaveEndpoint,
     Postpone,
     Release,
 )
 from fairnotice.engine.draft import Draft
-from fairnotice.engine.effects import Matter
 from fairnotice.engine.ending import consider_terminates, scheduled_events
-from fairnotice.engine.notice import in_utc, whole_second
+from fairnotice.engine.notice import HOUR, in_utc, whole_second
+from fairnotice.engine.putting_off import make_good, put_off
 from fairnotice.engine.refusal import Code, misfit, refuse
 from fairnotice.model import Approval, Endpoint, Event, Operation, Requester
 from fairnotice.words import EventType, Role
+
+# How often it is written down that an endpoint was heard of.
+ENDPOINT_EVERY_SECONDS = HOUR / 2
 
 # Two readings of a monotonic clock that should be equal may differ by rounding.
 CLOCK_ROUNDING_SECONDS = 1e-6
@@ -148,17 +151,6 @@ def postpone(draft: Draft, command: Postpone) -> Accepted:
     return Accepted(operations=(event.operation,), events=(event.id,))
 
 
-def put_off(draft: Draft, event: Event) -> None:
-    """Write down a later NotBefore, for the event and for the operation as a whole."""
-    draft.record(EventPostponed(draft.now, event))
-    operation = draft.operations[event.operation]
-    if event.not_before > operation.not_before:
-        later = operation._replace(not_before=event.not_before)
-        draft.record(OperationChanged(draft.now, later))
-    draft.wake(event.not_before, Matter.OPERATION, event.operation)
-    draft.candidates[event.operation] = None
-
-
 def operators_event(draft: Draft, event_id: str, by: Requester, rule: int) -> Event:
     """The event that an operator names."""
     if by.role is not Role.OPERATOR:
@@ -197,11 +189,23 @@ def join_endpoint(draft: Draft, command: JoinEndpoint) -> Accepted:
     if command.node not in draft.nodes:
         refuse(Code.NOT_FOUND, f"There is no node {command.node}.", "Add it to the fleet.", rule=5)
     if command.node not in draft.endpoints:
-        draft.record(EndpointChanged(draft.now, Endpoint(command.node)))
+        draft.record(EndpointChanged(draft.now, Endpoint(command.node, heard_at=draft.now)))
         for name in draft.vms_on_node.get(command.node, ()):
             for operation in draft.operations_on_vm.get(name, ()):
                 ask_endpoints(draft, draft.operations[operation])
     return Accepted()
+
+
+def hear_endpoint(draft: Draft, command: HearEndpoint) -> Accepted:
+    """What this endpoint served until now was reported; nothing where there is none."""
+    endpoint = draft.endpoints.get(command.node)
+    if endpoint is not None and _was_long_ago(draft, endpoint.heard_at):
+        draft.record(EndpointChanged(draft.now, endpoint._replace(heard_at=draft.now)))
+    return Accepted()
+
+
+def _was_long_ago(draft: Draft, heard_at: datetime | None) -> bool:
+    return heard_at is None or (draft.now - heard_at).total_seconds() >= ENDPOINT_EVERY_SECONDS
 
 
 def ask_endpoints(draft: Draft, operation: Operation) -> None:
@@ -245,18 +249,24 @@ def confirm(draft: Draft, command: Confirm) -> Accepted:
     if revision > endpoint.confirmed_revision:
         confirmed = endpoint._replace(confirmed_revision=revision)
         draft.record(EndpointChanged(draft.now, confirmed))
-        _confirm_up_to(draft, command.node, revision)
+        for event in _confirm_up_to(draft, command.node, revision):
+            if not event.unconfirmed and event.approval is None:
+                make_good(draft, event)
     return Accepted()
 
 
-def _confirm_up_to(draft: Draft, node: str, revision: int) -> None:
-    for event_id in draft.unconfirmed_on_node.get(node, ()):
-        event = draft.events[event_id]
-        if event.unconfirmed_since <= revision:
-            rest = tuple(other for other in event.unconfirmed if other != node)
-            _confirmed(draft, event, rest)
+def _confirm_up_to(draft: Draft, node: str, revision: int) -> list[Event]:
+    """Wait no more for this node, with what was asked of it until then; those events."""
+    asked = [draft.events[event_id] for event_id in draft.unconfirmed_on_node.get(node, ())]
+    return [
+        _confirmed(draft, event, tuple(other for other in event.unconfirmed if other != node))
+        for event in asked
+        if event.unconfirmed_since <= revision
+    ]
 
 
-def _confirmed(draft: Draft, event: Event, unconfirmed: tuple[str, ...]) -> None:
-    draft.record(EventConfirmed(draft.now, event._replace(unconfirmed=unconfirmed)))
+def _confirmed(draft: Draft, event: Event, unconfirmed: tuple[str, ...]) -> Event:
+    confirmed = event._replace(unconfirmed=unconfirmed)
+    draft.record(EventConfirmed(draft.now, confirmed))
     draft.candidates[event.operation] = None
+    return confirmed

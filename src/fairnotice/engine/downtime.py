@@ -2,18 +2,17 @@
 
 from datetime import timedelta
 
-from fairnotice.engine.announce import least_notice
 from fairnotice.engine.answers import Accepted
-from fairnotice.engine.approval import put_off
 from fairnotice.engine.changes import LifeBegan
 from fairnotice.engine.commands import Restarted
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.enabling import wake_enabled_scopes
 from fairnotice.engine.impacts import ask_again
-from fairnotice.engine.notice import earliest, in_utc
+from fairnotice.engine.notice import in_utc
+from fairnotice.engine.putting_off import renew, was_served
 from fairnotice.engine.rollout_commands import wake_rollout
-from fairnotice.model import Event, Life
+from fairnotice.model import Life
 
 
 def restarted(draft: Draft, command: Restarted) -> Accepted:
@@ -34,31 +33,11 @@ def restarted(draft: Draft, command: Restarted) -> Accepted:
         )
     for event_id in list(draft.events):
         event = draft.events[event_id]
-        unseen = not (command.takeover or event.seen or event.notice_renewed)
+        unseen = not (command.takeover or was_served(event))
         if event.scheduled and event.approval is None and (unseen or behind):
-            _renew(draft, event)
+            renew(draft, event)
     _wake_everything(draft)
     return Accepted()
-
-
-def _renew(draft: Draft, event: Event) -> None:
-    """Nobody was served it while we were away, so its notice begins now, once."""
-    notice_seconds = _least_seconds(draft, event)
-    not_before = max(event.not_before, earliest(draft.now, notice_seconds, None))
-    if not_before > event.not_before:
-        renewed = event._replace(
-            not_before=not_before,
-            notice_renewed=True,
-            life=draft.life.number,
-            elapsed_at=draft.moment.monotonic + (not_before - draft.now).total_seconds(),
-        )
-        put_off(draft, renewed)
-
-
-def _least_seconds(draft: Draft, event: Event) -> int:
-    """The notice to renew: the least of its type, however much was given before."""
-    kind = draft.operations[event.operation].kind
-    return max(least_notice(draft, kind, draft.vms[name]) for name in event.resources)
 
 
 def _wake_everything(draft: Draft) -> None:

@@ -5,7 +5,7 @@ scope's document; readers hold on to pages, not to documents.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -106,6 +106,9 @@ class Board:
         self.published_count = 0
         self._shared: dict[tuple[bool, int, int], tuple[Answer, ...]] = {}
         self._first_seen: list[FirstSeen] = []
+        # Told of what a VM is shown for the first time, before it has the answer; what it is told
+        # is gathered for nobody else.
+        self.on_first_seen: Callable[[list[FirstSeen]], None] | None = None
         # Scopes that were served although they are not enabled: their enabling is still to be
         # recorded.
         self.unreported: set[str] = set()
@@ -190,8 +193,11 @@ class Board:
     def note(self, caller: Caller, answer: Answer, at: datetime) -> None:
         """The VM is served another answer than last time: gather what is new to it."""
         caller.served = answer
-        for event in answer.events - caller.seen:
-            self._first_seen.append(FirstSeen(event, caller.name, at))
+        new = [FirstSeen(event, caller.name, at) for event in answer.events - caller.seen]
+        if new and self.on_first_seen is not None:
+            self.on_first_seen(new)
+        else:
+            self._first_seen += new
         # What a newer api-version showed stays seen as long as it is shown in any.
         shown = caller.page.answers[-1].events
         caller.seen = (caller.seen | answer.events) & shown if shown else NOTHING_SEEN

@@ -5,7 +5,7 @@ from typing import Any
 
 from fairnotice.engine import Decision, Fleet, Timing
 from fairnotice.engine.changes import Change, EventAnnounced, EventPostponed, ImpactEnded, Removal
-from fairnotice.engine.commands import Command, Restarted
+from fairnotice.engine.commands import Command, Confirm, Restarted
 from fairnotice.model import (
     Event,
     Impact,
@@ -99,7 +99,7 @@ class Memory:
         self.ended: dict[str, datetime] = {}
         # The life in which an event's notice was promised, and when it has elapsed there.
         self.elapsed: dict[str, tuple[int, float]] = {}
-        # Events whose notice was renewed after a restart, and the life that renewed it.
+        # Events whose notice began anew, and the life in which it did.
         self.renewed: dict[str, int] = {}
 
     def take(self, commit: Commit, change: Change[Any]) -> None:
@@ -123,7 +123,7 @@ class Memory:
         whole = now.monotonic + (event.not_before - now.wall).total_seconds()
         if isinstance(change, EventAnnounced):
             self.elapsed[event.id] = (self.life, whole)
-        elif isinstance(change, EventPostponed) and isinstance(commit.command, Restarted):
+        elif isinstance(change, EventPostponed) and isinstance(commit.command, Restarted | Confirm):
             self.renewed.setdefault(event.id, self.life)
             self.elapsed[event.id] = (self.life, whole)
         elif isinstance(change, EventPostponed):

@@ -12,7 +12,7 @@ from fairnotice.engine.changes import (
     EventPostponed,
     EventStarted,
 )
-from fairnotice.engine.commands import Restarted
+from fairnotice.engine.commands import Confirm, Restarted
 from fairnotice.engine.invariants import Violation
 from fairnotice.model import Event
 from fairnotice.testing.witness_commit import Commit, Memory
@@ -121,16 +121,29 @@ class Events:
         elif commit.now.wall < ended[-1] + settle:
             yield Violation(11, f"{event.id} was gone before its VMs had settled")
 
-    # ---- After a restart ----
+    # ---- When notice begins anew ----
 
     def conclude(self, commit: Commit) -> Iterator[Violation]:
-        """Rules 24 and 25: what nobody was served has its notice anew, once.
+        """Rules 5, 24 and 25: what nobody could be served has its notice anew, once."""
+        if isinstance(commit.command, Restarted):
+            yield from self._look_after_restart(commit, commit.command)
+        elif isinstance(commit.command, Confirm):
+            yield from self._look_at_shown(commit, commit.command.node)
 
-        With the clock behind the last record all that is Scheduled has.
-        """
-        command, now = commit.command, commit.now.wall
-        if not isinstance(command, Restarted):
-            return
+    def _look_at_shown(self, commit: Commit, node: str) -> Iterator[Violation]:
+        """Rule 5: what an endpoint shows at last is shown with most of its least notice."""
+        for event in commit.fleet.events.values():
+            looked_at = event.seen or event.approval or event.id in self.memory.renewed
+            if node not in event.unconfirmed or not event.scheduled or looked_at:
+                continue
+            after = commit.event(event.id)
+            most = self._least(commit, after) * 0.9
+            if not after.unconfirmed and after.not_before < commit.now.wall + most:
+                yield Violation(5, f"{after.id} is shown at last, and has no notice")
+
+    def _look_after_restart(self, commit: Commit, command: Restarted) -> Iterator[Violation]:
+        """Rule 25: with the clock behind the last record, all that is Scheduled has it anew."""
+        now = commit.now.wall
         behind = now < (commit.fleet.recorded_at or now)
         for event in commit.fleet.events.values():
             served = command.takeover or event.seen or self._was_renewed(event)
