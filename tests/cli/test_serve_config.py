@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from fairnotice.cli.serve_check import doubts
 from fairnotice.cli.serve_config import read
 from fairnotice.cli.serve_reload import RELOADED, Reload
 from fairnotice.control.holders import is_routable
 from fairnotice.control.running import Entrance, Place
 from fairnotice.errors import UsageError
 from fairnotice.metadata.rate import rate_of
+from fairnotice.words import ImpactKind
 from tests.cli.serves import certificate
 from tests.control.calling import serving
 
@@ -94,11 +96,45 @@ def test_what_does_not_fit_is_said(tmp_path, text, complaint):
     assert "secret" not in str(refused.value)
 
 
+MISSING = '[driver]\nkind = "command"\n[driver.commands]\nreboot = ["/x/a"]\nfreeze = ["no-such"]\n'
+
+
 def test_all_that_is_wrong_is_said_at_once(tmp_path):
-    """A line each."""
+    """A line each; of commands that are not there too."""
     with pytest.raises(UsageError) as refused:
-        config_of(tmp_path, "[store]\n" + OPEN + '[metadata]\nlisten = "0.0.0.0:80"\n')
-    assert len(str(refused.value).splitlines()) == 3
+        config_of(tmp_path, "[store]\n" + OPEN + '[metadata]\nlisten = "0.0.0.0:80"\n' + MISSING)
+    said = str(refused.value).splitlines()
+    assert len(said) == 5
+    assert [line.partition(": driver: ")[2].partition(" is ")[0] for line in said[-2:]] == [
+        "/x/a",
+        "no-such",
+    ]
+
+
+def test_a_store_that_cannot_be_opened_here_is_said(tmp_path, monkeypatch):
+    """What PostgreSQL needs is an extra of its own; nobody finds that out in a downtime."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(UsageError, match=r"pip install 'fairnotice\[server,postgres\]'"):
+        config_of(tmp_path, POSTGRES)
+
+
+def test_what_may_be_missing_is_said_of_a_file_that_fits(tmp_path):
+    """A directory, an address, commands: nothing of a file that has all of them."""
+    text = (
+        STORE + '[metadata]\nlisten = "169.254.7.7:80"\n[driver]\nkind = "command"\n'
+        "[driver.commands]\n" + "".join(f'{kind} = ["true"]\n' for kind in ("reboot", "stop"))
+    )
+    others = [kind for kind in ImpactKind if kind not in ("reboot", "stop")]
+    found = list(doubts(config_of(tmp_path, text)))
+    assert found == [
+        "store: there is no directory /x yet.",
+        "metadata.listen: no interface of this machine has 169.254.7.7 yet.",
+        (
+            f"driver.commands has no command for {', '.join(others)}: what asks for that is "
+            "announced to VMs, and fails."
+        ),
+    ]
+    assert list(doubts(config_of(tmp_path, STORE.replace("/x", str(tmp_path))))) == []
 
 
 # ---- Who reaches it ----

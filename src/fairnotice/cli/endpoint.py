@@ -13,6 +13,7 @@ from fairnotice.cli.parsing import Subparsers, examples
 from fairnotice.clock import SystemClock
 from fairnotice.endpoint.config import FILE, Config, read
 from fairnotice.endpoint.running import Running, running
+from fairnotice.errors import CannotListen
 from fairnotice.systemd import tell_systemd
 
 EXAMPLES = (
@@ -43,7 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{arguments.config} is as it should be.")
         return exits.DONE
     log_to_standard_error(config.logging.format, config.logging.level)
-    uvloop.run(serve(config))
+    try:
+        uvloop.run(serve(config))
+    except CannotListen as error:
+        raise exits.by_its_key(arguments.config, error) from error
     return exits.DONE
 
 

@@ -4,6 +4,7 @@ The shapes below are the file: a table each, a key each. docs/reference/serve.md
 """
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,6 +22,7 @@ from fairnotice.drivers.command.settings import CommandSettings
 from fairnotice.errors import UsageError
 from fairnotice.metadata.rate import BURST, Rate, rate_of
 from fairnotice.metadata.worker import FIRST_ANSWER_DELAY_SECONDS_MAX
+from fairnotice.stores.opening import check_installed
 from fairnotice.words import ImpactKind
 
 DAYS_MAX = 36_500
@@ -123,7 +125,7 @@ class MetadataTable(Body):
 
 
 class DriverTable(Body):
-    """`[driver]`: what touches machines. `docs/guides/operator.md` has an example."""
+    """`[driver]`: what touches machines. [What its commands are given](driver-commands.md)."""
 
     kind: Annotated[
         Literal["command", "simulated"],
@@ -246,7 +248,7 @@ def read(path: Path) -> ServeConfig:
 def _misfits(config: ServeConfig) -> Iterator[str]:
     """What fits into its shape, and yet cannot be."""
     checks: tuple[Callable[[ServeConfig], None], ...] = (
-        lambda config: _store_fits_cluster(config, config.store_url()),
+        _store_can_be_opened,
         _control_is_not_exposed,
         _metadata_is_not_exposed,
         _cluster_fits,
@@ -257,10 +259,12 @@ def _misfits(config: ServeConfig) -> Iterator[str]:
         try:
             check(config)
         except UsageError as error:
-            yield str(error)
+            yield from str(error).splitlines()
 
 
-def _store_fits_cluster(config: ServeConfig, url: str) -> None:
+def _store_can_be_opened(config: ServeConfig) -> None:
+    url = config.store_url()
+    check_installed(url)
     if config.cluster is not None and not url.startswith(("postgresql://", "postgres://")):
         raise UsageError("cluster: several control planes need one PostgreSQL; see `store.url`")
 
@@ -328,9 +332,17 @@ def _commands_are_there(config: ServeConfig) -> None:
             )
         return
     checked = driver.command
-    for line in (*checked.commands.values(), checked.outcome, checked.discover):
-        if line and not os.access(line[0], os.X_OK) and "/" in line[0]:
-            raise UsageError(f"driver: {line[0]} is no program that may be run")
+    lines = (*checked.commands.values(), checked.outcome, checked.discover)
+    missing = [line[0] for line in lines if line and not _may_be_run(line[0])]
+    if missing:
+        said = (f"driver: {program} is no program that may be run" for program in missing)
+        raise UsageError("\n".join(dict.fromkeys(said)))
+
+
+def _may_be_run(program: str) -> bool:
+    if "/" not in program:
+        return shutil.which(program) is not None
+    return Path(program).is_file() and os.access(program, os.X_OK)
 
 
 def _place(table: str, text: str) -> Place:

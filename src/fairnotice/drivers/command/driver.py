@@ -30,6 +30,8 @@ from fairnotice.words import Outcome
 _WRAPPER = Path(__file__).with_name("run.sh")
 _SHELL = "/bin/sh"
 _TOOLS = ("flock", "timeout", "sync")
+# What these begin with is for us, and not for commands; NOTIFY_SOCKET and WATCHDOG_ are systemd's.
+_OURS = ("FAIRNOTICE_", "NOTIFY_SOCKET", "WATCHDOG_")
 _DAY_SECONDS = 86_400.0
 # To timeout(1), 0 would mean that there is none.
 _LIMIT_SECONDS_MIN = 0.1
@@ -170,7 +172,7 @@ class CommandDriver:
         return Report(Outcome.UNKNOWN, "it was not begun in this life of the control plane")
 
     async def _ask(self, name: str, command: CommandLine, epoch: int, key: str = "") -> str:
-        environment = {**os.environ, "FAIRNOTICE_KEY": key, "FAIRNOTICE_EPOCH": str(epoch)}
+        environment = {**_inherited(), "FAIRNOTICE_KEY": key, "FAIRNOTICE_EPOCH": str(epoch)}
         return await ask(name, command, environment, self._settings.question_limit_seconds)
 
     async def _check_epoch(self, epoch: int) -> None:
@@ -193,9 +195,14 @@ def _make_directory(settings: CommandSettings) -> Path:
     return directory
 
 
+def _inherited() -> dict[str, str]:
+    """Our own environment without what is fairnotice's: a token in it is no command's business."""
+    return {name: text for name, text in os.environ.items() if not name.startswith(_OURS)}
+
+
 def _environment(order: Order, epoch: int) -> Mapping[str, str]:
     return {
-        **os.environ,
+        **_inherited(),
         "FAIRNOTICE_KEY": order.key,
         "FAIRNOTICE_VM": order.vm,
         "FAIRNOTICE_KIND": order.kind.value,
