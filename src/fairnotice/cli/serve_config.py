@@ -221,11 +221,18 @@ class ServeConfig(Body):
         """Where everything is kept; UsageError where that cannot be said."""
         if bool(self.store.url) == bool(self.store.url_file):
             raise UsageError("store: give one of `url` and `url_file`")
-        url = self.store.url or _first_line(Path(self.store.url_file))
+        url = self.store.url or _url_in(self.store.url_file)
         if not settings.is_store(url):
             whence = "store.url" if self.store.url else self.store.url_file
             raise UsageError(f"{whence} is no {settings.BY_NAME['store'].takes}")
         return url
+
+
+def _url_in(file: str) -> str:
+    try:
+        return settings.first_line(file)
+    except UsageError as error:
+        raise UsageError(f"store.url_file: {error}") from error
 
 
 # ---- Reading ----
@@ -350,11 +357,3 @@ def _place(table: str, text: str) -> Place:
     if found is None:
         raise UsageError(f"{table}.listen is {text!r}: give HOST:PORT")
     return Place(*found)
-
-
-def _first_line(path: Path) -> str:
-    try:
-        return path.read_text("utf-8").partition("\n")[0].strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8"
-        raise UsageError(f"store.url_file: {path} cannot be read: {reason}") from error

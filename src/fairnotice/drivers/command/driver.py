@@ -30,8 +30,8 @@ from fairnotice.words import Outcome
 _WRAPPER = Path(__file__).with_name("run.sh")
 _SHELL = "/bin/sh"
 _TOOLS = ("flock", "timeout", "sync")
-# What these begin with is for us, and not for commands; NOTIFY_SOCKET and WATCHDOG_ are systemd's.
-_OURS = ("FAIRNOTICE_", "NOTIFY_SOCKET", "WATCHDOG_")
+# What the service was told and its commands are not: a secret, and where systemd listens to it.
+_OURS = ("FAIRNOTICE_TOKEN", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 _DAY_SECONDS = 86_400.0
 # To timeout(1), 0 would mean that there is none.
 _LIMIT_SECONDS_MIN = 0.1
@@ -196,8 +196,8 @@ def _make_directory(settings: CommandSettings) -> Path:
 
 
 def _inherited() -> dict[str, str]:
-    """Our own environment without what is fairnotice's: a token in it is no command's business."""
-    return {name: text for name, text in os.environ.items() if not name.startswith(_OURS)}
+    """The environment of the service, without what is no command's business."""
+    return {name: text for name, text in os.environ.items() if name not in _OURS}
 
 
 def _environment(order: Order, epoch: int) -> Mapping[str, str]:
