@@ -129,7 +129,8 @@ whence.
 SERVE_INTRODUCTION = """\
 The file of `fairnotice serve` (`--config FILE`; left out, `/etc/fairnotice/serve.toml`), in TOML. A
 key that is not below is refused, and so is a value of another type. `--check` says what is wrong
-with a file and starts nothing. [deploy/serve.toml](../../deploy/serve.toml) is an example.
+with a file and starts nothing ([what it looks at](../guides/operator.md#run-it-as-a-service)).
+[deploy/serve.toml](../../deploy/serve.toml) is an example.
 
 SIGHUP (`systemctl reload fairnotice`) reads it again. What is marked is taken at once; of the rest
 the log says that it needs a restart. A broken file changes nothing.
