@@ -15,6 +15,7 @@ import pytest
 
 from fairnotice.cli.serve_check import NOT_LOOKED_AT
 from tests.cli.serves import DOCUMENT, FLEET, PLAIN, certificate, serves
+from tests.cli.typed import typed
 
 # Waits until somebody lets it go on.
 REBOOT = """
@@ -250,6 +251,20 @@ def test_an_address_that_is_not_to_be_had_yet_is_tried_again(tmp_path, what, pla
     assert ran.returncode == code
     assert f"{path}: {what}.listen: {place} cannot be listened on: {why}" in ran.stderr
     assert f"--{what}" not in ran.stderr
+
+
+def test_an_endpoint_whose_address_is_not_there_yet_is_tried_again(tmp_path):
+    """A node that boots in the wrong order has an endpoint all the same, without anybody's help."""
+    path = tmp_path / "endpoint.toml"
+    path.write_text(
+        f'node = "n"\ncontrol_planes = ["http://127.0.0.1:1"]\nstate_directory = "{tmp_path}"\n'
+        '[metadata]\nlisten = "169.254.7.7:80"\n[metrics]\nlisten = "off"\n'
+    )
+    ended = typed("endpoint", "--config", str(path))
+    assert ended.code == 1
+    assert (
+        f"{path}: metadata.listen: 169.254.7.7:80 cannot be listened on: no interface" in ended.err
+    )
 
 
 CLUSTER = """

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from fairnotice.cli.serve_check import doubts
+from fairnotice.cli.serve_check import doubts, kinds_without_command
 from fairnotice.cli.serve_config import read
 from fairnotice.cli.serve_reload import RELOADED, Reload
 from fairnotice.control.holders import is_routable
 from fairnotice.control.running import Entrance, Place
+from fairnotice.endpoint.config import read as read_endpoint
 from fairnotice.errors import UsageError
 from fairnotice.metadata.rate import rate_of
 from fairnotice.words import ImpactKind
@@ -240,19 +241,40 @@ def test_what_is_reloaded_is_a_key_of_the_file():
 # ---- What is deployed ----
 
 
+def moved_here(folder, text):
+    """A configuration whose files are all there, in another place."""
+    for program in re.findall(r"/opt/cloud/(\w+)", text):
+        (folder / program).touch(0o755)
+    made, key = certificate(folder / "tls")
+    made.rename(folder / "tls" / "fullchain.pem")
+    key.rename(folder / "tls" / "key.pem")
+    (folder / "ca.pem").touch()
+    (folder / "store-url").write_text("postgresql://me@db/x\n")
+    here = text.replace("/etc/fairnotice", str(folder)).replace("/opt/cloud", str(folder))
+    return here.replace("/var/lib/fairnotice", str(folder))
+
+
+def test_the_guide_can_be_followed(tmp_path):
+    """Every file that docs/guides/growing.md has one write, as it grows from step to step."""
+    page = (ROOT / "docs" / "guides" / "growing.md").read_text("utf-8")
+    one, endpoint, store, *others = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    cluster = next(block for block in others if "[cluster]" in block)
+    here = moved_here(tmp_path, one)
+    config = config_of(tmp_path, here)
+    assert str(config.metadata_place) == "169.254.169.254:80"
+    assert list(kinds_without_command(config.driver)) == []
+    without, _, driver = here.partition("[metadata]")
+    rest = without.partition("[control]")[2] + "[driver]" + driver.partition("[driver]")[2]
+    grown = store + "[control]" + rest + cluster
+    grown = grown.replace("/etc/fairnotice", str(tmp_path))
+    assert config_of(tmp_path, grown).cluster.address == "https://cp2.example.net:8600"
+    (tmp_path / "endpoint.toml").write_text(endpoint)
+    assert read_endpoint(tmp_path / "endpoint.toml").metadata == ("169.254.169.254", 80)
+
+
 def test_the_example_can_be_served(tmp_path):
     """deploy/serve.toml, with its files in another place."""
-    text = (ROOT / "deploy" / "serve.toml").read_text()
-    for program in ("outcome", "discover", "pause", "reboot", "redeploy", "migrate"):
-        (tmp_path / program).touch(0o755)
-    for program in ("delete", "stop", "start", "deallocate"):
-        (tmp_path / program).touch(0o755)
-    made, key = certificate(tmp_path / "tls")
-    made.rename(tmp_path / "tls" / "fullchain.pem")
-    key.rename(tmp_path / "tls" / "key.pem")
-    (tmp_path / "ca.pem").touch()
-    (tmp_path / "store-url").write_text("postgresql://me@db/x\n")
-    here = text.replace("/etc/fairnotice", str(tmp_path)).replace("/opt/cloud", str(tmp_path))
+    here = moved_here(tmp_path, (ROOT / "deploy" / "serve.toml").read_text())
     config = config_of(tmp_path, here)
     assert config.cluster.address == "https://cp1.example.net:8600"
     alone = here.partition("[cluster]")[0] + "[driver]" + here.partition("[driver]")[2]

@@ -1,7 +1,9 @@
 """A whole service in one process: it begins where it may, and ends with all that it began."""
 
 import asyncio
+import errno
 import logging
+import os
 import socket
 import ssl
 import threading
@@ -12,6 +14,7 @@ import pytest
 
 from fairnotice.clock import SystemClock
 from fairnotice.control.certificates import Certificates, Pair
+from fairnotice.control.holders import cannot_listen
 from fairnotice.control.metrics import exposition
 from fairnotice.control.running import Entrance, Place, Plan, listening, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
@@ -118,6 +121,22 @@ def test_a_port_that_is_taken_is_said():
                 run(plan(**{what: place}))
             assert (refused.value.what, refused.value.taken) == (what, True)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(
+    ("number", "lasts", "why"),
+    [
+        (errno.EACCES, True, "CAP_NET_BIND_SERVICE"),
+        (errno.EADDRNOTAVAIL, False, "ip address add 169.254.169.254/32 dev lo"),
+        (errno.ENOBUFS, False, os.strerror(errno.ENOBUFS)),
+    ],
+)
+def test_why_an_address_is_not_to_be_had(number, lasts, why):
+    """What helps, and whether another try may."""
+    error = OSError(number, os.strerror(number))
+    refused = cannot_listen("metadata", ("169.254.169.254", 80), error)
+    assert why in str(refused)
+    assert (refused.lasts, refused.taken) == (lasts, False)
 
 
 def test_connections_do_not_wait_for_nagle():
