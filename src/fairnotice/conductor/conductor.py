@@ -25,7 +25,7 @@ from fairnotice.conductor.store_thread import StoreThread
 from fairnotice.conductor.submissions import Decide, Submission, answer, decide_all, give_up
 from fairnotice.conductor.timers import Timers
 from fairnotice.conductor.waking import Waking, forget_daily
-from fairnotice.drivers.driver import Driver
+from fairnotice.drivers.driver import Capabilities, Driver
 from fairnotice.engine import AZURE, Decision, Fleet, Refusal, Timing, decide
 from fairnotice.engine.changes import Change
 from fairnotice.engine.commands import Command, Restarted
@@ -115,6 +115,11 @@ class Conductor:
     def trouble(self) -> Unavailable | None:
         """Why nothing is recorded, or nothing heard of the journal; None while all is well."""
         return self._doubts.trouble
+
+    @property
+    def driver(self) -> Capabilities:
+        """What can be done to machines."""
+        return self._driver.capabilities()
 
     @property
     def timers(self) -> Timers:
