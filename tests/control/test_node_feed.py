@@ -1,10 +1,12 @@
 """A node's feed and what its endpoint may say: only what concerns the node's own VMs."""
 
+import contextlib
 import json
 from contextlib import contextmanager
 
 import pytest
 
+from fairnotice.control import api
 from fairnotice.testing.manual_clock import ManualClock
 from tests.control.calling import PATIENCE_SECONDS, restarted, serving
 
@@ -68,6 +70,21 @@ def test_a_node_is_told_of_its_own_vms_and_of_nobody_else():
         assert names(rest, "scope") == scopes
         assert at["revision"] == served.run.service.fleet.revision
         assert at["confirm"] is True
+
+
+@pytest.mark.parametrize("path", ["/v1/feed", "/v1/endpoints/node-0/feed"])
+def test_nobody_is_told_what_is_older_than_he_has(monkeypatch, path):
+    """Who has read more elsewhere is let wait until it is here too; where it does not come, 503."""
+    with serving() as served:
+        revision = served.run.service.fleet.revision
+        with contextlib.closing(served.connection()) as waiting:
+            waiting.request("GET", f"{path}?after={revision + 1}")
+            restarted(served, "web-0")
+            assert waiting.getresponse().status == 200
+        monkeypatch.setattr(api, "REACH_SECONDS_MAX", 0.01)
+        refused = served.get(f"{path}?after={10**9}")
+        assert refused.status == 503
+        assert "not yet at 1000000000" in refused.problem["detail"]
 
 
 def test_what_happens_elsewhere_is_not_heard_and_what_happens_here_is():
