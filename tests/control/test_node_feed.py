@@ -213,6 +213,34 @@ def test_a_vm_that_has_just_left_is_still_reported():
         assert [one["vm"] for one in served.get(f"/v1/events/{event}").json["seen"]] == ["db"]
 
 
+def deleted_by(served, node, vm, **seen):
+    """The event of a VM that approves its own end, once it is gone."""
+    event = served.post(f"/v1/vms/{vm}/delete").json["events"][0]["id"]
+    body = {"vm": vm, "events": [event]}
+    body |= {name: [{"event": event, "at": at}] for name, at in seen.items()}
+    assert served.post(f"/v1/endpoints/{node}/approve", body).json["unknown"] == []
+    while served.get(f"/v1/vms/{vm}").status != 404:
+        pass
+    return event
+
+
+def test_what_a_vm_saw_comes_with_its_approval_or_after_its_end():
+    """A VM approves its Terminate and is gone; it is on record that it had seen it, either way."""
+    with serving() as served:
+        node = served.get("/v1/vms/batch_0").json["node"]
+        first = deleted_by(served, node, "batch_0", seen=SOON)
+        with_it = served.get(f"/v1/events/{first}").json
+        later_node = served.get("/v1/vms/batch_1").json["node"]
+        later = deleted_by(served, later_node, "batch_1")
+        sighting = {"event": later, "vm": "batch_1", "at": SOON}
+        strange = served.post(f"/v1/endpoints/{node}/report", {"seen": [sighting]})
+        report = served.post(f"/v1/endpoints/{later_node}/report", {"seen": [sighting]})
+
+        assert ([one["vm"] for one in with_it["seen"]], with_it["never_seen"]) == (["batch_0"], [])
+        assert [strange.json["passed_over"], report.json["passed_over"]] == [1, 0]
+        assert [one["vm"] for one in served.get(f"/v1/events/{later}").json["seen"]] == ["batch_1"]
+
+
 def test_a_vms_approval_goes_through_its_own_endpoint():
     """The VM's own node approves; an id that its scope never saw is named, and nothing happens."""
     with serving() as served:

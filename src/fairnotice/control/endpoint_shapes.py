@@ -49,11 +49,22 @@ class Report(Body):
     unserved: Unserved | None = None
 
 
+class SeenHere(Body):
+    """The VM that approves was first shown this event at this instant."""
+
+    event: str
+    at: Instant
+
+
 class ApproveHere(Body):
     """A VM of the node approves these events."""
 
     vm: str
     events: Annotated[list[str], msgspec.Meta(min_length=1, max_length=APPROVED_MAX)]
+    # What it saw and was not reported yet: the approval may be the end of it.
+    seen: Annotated[list[SeenHere], msgspec.Meta(max_length=REPORTED_MAX)] = msgspec.field(
+        default_factory=list
+    )
 
 
 class EnableHere(Body):

@@ -82,14 +82,21 @@ class Endpoints:
         return await self._told(ReportServed(heard=heard))
 
     async def approve(self, node: str, body: shapes.ApproveHere) -> shapes.ApprovedHere | Refusal:
-        """Approve these events for a VM of the node, durably; all of them, or none."""
+        """Approve these events for a VM of the node, durably; all of them, or none.
+
+        What it saw goes into the same commit: once it has approved, it may be gone.
+        """
         self._hear(node)
         conductor = self._conductor
         vm = conductor.fleet.vms.get(body.vm)
         if vm is None or vm.node != node:
             return _elsewhere(body.vm, node)
         command = Approve(events=tuple(body.events), by=Requester(body.vm, Role.VM))
-        decision = await conductor.submit(command)
+        commands: list[Command] = [command]
+        if body.seen:
+            seen = tuple(SeenBy(one.event.upper(), body.vm, one.at) for one in body.seen)
+            commands.insert(0, ReportServed(seen=seen))
+        decision = (await conductor.submit_all(commands))[-1]
         unknown: tuple[str, ...] = ()
         if isinstance(decision, Refusal):
             unknown = unknown_events(conductor.fleet, command, conductor.now())
@@ -128,9 +135,11 @@ class Endpoints:
         self.heard_at[node] = self._conductor.now().wall
 
     async def _told(self, *commands: Command) -> shapes.Heeded | Refusal:
-        """Tell the law, all in one commit; the first refusal, if there is one."""
-        decisions = await asyncio.gather(*map(self._conductor.submit, commands))
-        for decision in decisions:
+        """Tell the law, all in one commit; the first refusal, if there is one.
+
+        What one of them is refused for does not undo the others: all of it may be said again.
+        """
+        for decision in await self._conductor.submit_all(commands) if commands else ():
             if isinstance(decision, Refusal):
                 return decision
         return shapes.Heeded(revision=self._conductor.fleet.revision)
@@ -146,9 +155,9 @@ class _Here:
         self.scopes = {fleet.vms[vm].scope for vm in fleet.vms_on_node.get(node, ())}
 
     def had_vm(self, name: str) -> bool:
-        """Whether the VM is on the node; or has left it lately, and told of what it saw there."""
+        """Whether the VM is on the node; or has left it lately, if only by being deleted."""
         vm = self._fleet.vms.get(name)
-        return vm is not None and (vm.node == self._node or name in self._lately())
+        return (vm is not None and vm.node == self._node) or name in self._lately()
 
     def had_scope(self, name: str) -> bool:
         """Whether a VM of the scope is on the node, or has left it lately."""

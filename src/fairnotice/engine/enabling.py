@@ -19,7 +19,7 @@ from fairnotice.engine.notice import DAY, HOUR, in_utc, whole_second
 from fairnotice.engine.refusal import misfit
 from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import Cause
-from fairnotice.model import Operation, Scope, Seen
+from fairnotice.model import Event, Operation, Scope, Seen
 
 # A later request is written down once an hour at most, so the silence that is on record may be
 # an hour longer than the true one: a scope is disabled after 24 to 25 hours.
@@ -57,12 +57,21 @@ def _heard(draft: Draft, scope: Scope, at: datetime) -> Scope:
 
 def _see(draft: Draft, seen: SeenBy) -> None:
     event = draft.events.get(seen.event)
-    vm = draft.vms.get(seen.vm)
-    if event is None or vm is None or vm.scope != event.scope:
+    if event is None or not _could_see(draft, seen.vm, event):
         return
     if all(first.vm != seen.vm for first in event.seen):
-        first = (*event.seen, Seen(seen.vm, seen.at))
+        # By an endpoint's clock, which may be wrong: not before it was there, nor after now.
+        at = min(max(in_utc(seen.at), event.announced_at), draft.now)
+        first = (*event.seen, Seen(seen.vm, at))
         draft.record(EventSeen(draft.now, event._replace(seen=first)))
+
+
+def _could_see(draft: Draft, name: str, event: Event) -> bool:
+    vm = draft.vms.get(name)
+    if vm is None:
+        # The event may have taken it away by now: what it saw before is told after it.
+        return name in event.resources
+    return vm.scope == event.scope
 
 
 def _enable(draft: Draft, scope: Scope) -> None:
