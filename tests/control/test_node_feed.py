@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from fairnotice.control import api
+from fairnotice.control import api, node_feeds
+from fairnotice.control.node_feeds import FEEDS_PER_NODE_MAX
 from fairnotice.testing.manual_clock import ManualClock
 from tests.control.calling import PATIENCE_SECONDS, restarted, serving
 
@@ -121,6 +122,77 @@ def test_a_vm_that_leaves_is_taken_back_with_its_scope():
         assert "vm:db" in names(lines, "no-scope")
 
 
+def test_a_changed_fault_domain_is_told():
+    """Its VMs read it about themselves."""
+    with serving() as served:
+        fleet = served.get("/v1/fleet").json
+        (row,) = [one for one in fleet["node"] if one["name"] == "node-0"]
+        row["fault_domain"] = row.get("fault_domain", 0) + 7
+        with reading(served, "node-0") as reader:
+            reader.until_at()
+            assert served.call("PUT", "/v1/fleet", fleet).status == 200
+            told = [line for line in reader.until_at() if line["kind"] == "vm"]
+
+        assert {line["fault_domain"] for line in told} == {row["fault_domain"]}
+
+
+def without(fleet, node):
+    """The fleet without this node and what is on it."""
+    keep = {"node": "name", "vm": "node"}
+    return fleet | {
+        what: [one for one in fleet[what] if one[name] != node] for what, name in keep.items()
+    }
+
+
+def test_who_is_taken_away_is_told_so_and_joins_again():
+    """The feed of a node that is removed ends, and so does that of an endpoint that is."""
+    with serving() as served:
+        fleet = served.get("/v1/fleet").json
+        path = "/v1/endpoints/node-5"
+        removals = [
+            ("PUT", "/v1/fleet", without(fleet, "node-5")),
+            ("DELETE", path, None),
+        ]
+        for method, where, body in removals:
+            assert served.post(f"{path}/join").json["joined"] is True
+            with reading(served, "node-5") as reader:
+                reader.until_at()
+                assert served.call(method, where, body).status == 200
+                assert reader.response.read() == b""
+            assert served.call("PUT", "/v1/fleet", fleet).status == 200
+            assert served.post(f"{path}/report", {"confirmed": 1}).json["joined"] is False
+            assert served.get("/v1/endpoints").json["items"] == []
+
+
+def test_a_node_has_a_few_feeds_and_the_newest_stay():
+    """Whoever opens one after another, by mistake or with a stolen token, ends his own."""
+    with serving() as served, contextlib.ExitStack() as stack:
+        opened = []
+        for _ in range(FEEDS_PER_NODE_MAX + 1):
+            opened.append(stack.enter_context(reading(served, "node-0")))
+            opened[-1].until_at()
+        assert opened[0].response.read() == b""
+        event = restarted(served, "web-0")
+        for reader in opened[1:]:
+            assert event in json.dumps(reader.until_at())
+        assert len(served.run.service.endpoints.feeds) == FEEDS_PER_NODE_MAX
+
+
+def test_a_confirmation_that_was_lost_is_asked_for_again(monkeypatch):
+    """Nobody has said that the event is shown: every beat asks, until somebody does."""
+    monkeypatch.setattr(node_feeds, "BEAT_SECONDS", 1)
+    monkeypatch.setattr(node_feeds, "TICK_SECONDS", 0.05)
+    with serving() as served:
+        served.post("/v1/endpoints/node-0/join")
+        with reading(served, "node-0") as reader:
+            reader.until_at()
+            restarted(served, "web-0")
+            assert [reader.until_at()[-1].get("confirm") for _ in range(3)] == [True] * 3
+            report = {"confirmed": served.run.service.fleet.revision}
+            served.post("/v1/endpoints/node-0/report", report)
+            assert "confirm" not in [reader.until_at()[-1] for _ in range(10)][-1]
+
+
 def test_an_event_waits_for_the_endpoint_and_is_confirmed_by_its_report():
     """A joined endpoint holds an event until it says that it shows it; the operator sees whom."""
     with serving() as served:
@@ -190,7 +262,7 @@ def test_a_stolen_token_harms_its_own_node_only():
 
         assert [one.status for one in (approval, nobody, enabling)] == [403, 403, 403]
         assert approval.problem["detail"].replace("web-0", "nobody") == nobody.problem["detail"]
-        assert report.json == {"revision": before, "passed_over": 3}
+        assert report.json == {"revision": before, "passed_over": 3, "joined": True}
         assert served.run.service.fleet.revision == before
 
 

@@ -79,6 +79,9 @@ class Heeded(Shape):
     revision: int
     # What of it was passed over, because it concerns no VM that is or was lately on the node.
     passed_over: int = 0
+    # Whether its node has an endpoint by now. One that was taken away is not waited for: if it is
+    # there all the same, it has to join again.
+    joined: bool = True
 
 
 class ApprovedHere(Shape):

@@ -66,12 +66,12 @@ class Endpoints:
     async def join(self, node: str) -> shapes.Heeded | Refusal:
         """From now on events for VMs of this node wait until its endpoint shows them."""
         self._hear(node)
-        return await self._told(JoinEndpoint(node=node))
+        return await self._told(node, JoinEndpoint(node=node))
 
     async def leave(self, node: str) -> shapes.Heeded | Refusal:
         """The endpoint is taken away for good; nobody waits for it any more."""
         self.heard_at.pop(node, None)
-        return await self._told(LeaveEndpoint(node=node))
+        return await self._told(node, LeaveEndpoint(node=node))
 
     async def enable(self, node: str, scope: str) -> shapes.Heeded | Refusal:
         """A VM of the node is about to be answered for the first time: durable, then shown."""
@@ -79,7 +79,7 @@ class Endpoints:
         if scope not in _Here(self._conductor.fleet, node).scopes:
             return _elsewhere(f"No VM of {scope}", node)
         heard = (Heard(scope, self._conductor.now().wall),)
-        return await self._told(ReportServed(heard=heard))
+        return await self._told(node, ReportServed(heard=heard))
 
     async def approve(self, node: str, body: shapes.ApproveHere) -> shapes.ApprovedHere | Refusal:
         """Approve these events for a VM of the node, durably; all of them, or none.
@@ -126,7 +126,7 @@ class Endpoints:
             told.append(Confirm(node=node, revision=body.confirmed))
         given = len(body.heard) + len(body.seen)
         given += 0 if body.unserved is None else len(body.unserved.scopes)
-        answer = await self._told(*told)
+        answer = await self._told(node, *told)
         if isinstance(answer, shapes.Heeded):
             answer.passed_over = given - len(heard) - len(seen) - len(silent)
         return answer
@@ -134,7 +134,7 @@ class Endpoints:
     def _hear(self, node: str) -> None:
         self.heard_at[node] = self._conductor.now().wall
 
-    async def _told(self, *commands: Command) -> shapes.Heeded | Refusal:
+    async def _told(self, node: str, *commands: Command) -> shapes.Heeded | Refusal:
         """Tell the law, all in one commit; the first refusal, if there is one.
 
         What one of them is refused for does not undo the others: all of it may be said again.
@@ -142,7 +142,8 @@ class Endpoints:
         for decision in await self._conductor.submit_all(commands) if commands else ():
             if isinstance(decision, Refusal):
                 return decision
-        return shapes.Heeded(revision=self._conductor.fleet.revision)
+        fleet = self._conductor.fleet
+        return shapes.Heeded(revision=fleet.revision, joined=node in fleet.endpoints)
 
 
 class _Here:
