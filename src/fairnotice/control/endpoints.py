@@ -18,6 +18,7 @@ from fairnotice.engine.commands import (
     Command,
     Confirm,
     Heard,
+    HearEndpoint,
     JoinEndpoint,
     LeaveEndpoint,
     ReportServed,
@@ -124,6 +125,7 @@ class Endpoints:
         # One that was taken away is not waited for, until it joins again.
         if body.confirmed is not None and node in self._conductor.fleet.endpoints:
             told.append(Confirm(node=node, revision=body.confirmed))
+        told.append(HearEndpoint(node=node))
         given = len(body.heard) + len(body.seen)
         given += 0 if body.unserved is None else len(body.unserved.scopes)
         answer = await self._told(node, *told)

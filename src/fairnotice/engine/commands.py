@@ -273,6 +273,13 @@ class LeaveEndpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HearEndpoint:
+    """The node's endpoint has said something: whom it served until now is known."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Confirm:
     """The node's endpoint shows everything up to this revision."""
 
@@ -420,6 +427,7 @@ Command = (
     | JoinEndpoint
     | LeaveEndpoint
     | Confirm
+    | HearEndpoint
     | ReportOutcome
     | Tick
     | Restarted
