@@ -240,6 +240,21 @@ def test_notice_begins_anew_where_an_endpoint_shows_an_event_late_and_nobody_has
         assert (after == before) == seen
 
 
+def test_an_absence_may_be_told_twice():
+    """An hour is an hour, also where the answer to the first report was lost."""
+    clock = ManualClock()
+    with serving(clock=clock) as served:
+        served.inside(_passing(clock, 7200))
+        away = {"scopes": ["availability-set:web"], "seconds": 3600}
+        away["until"] = clock.wall().isoformat()
+        for _ in range(2):
+            report = served.post("/v1/endpoints/node-0/report", {"unserved": away})
+            assert report.status == 200, report
+            served.inside(_passing(clock, 60))
+        (one,) = served.run.service.fleet.scopes["availability-set:web"].unserved
+        assert (one.until - one.since).total_seconds() == 3600
+
+
 def test_a_stolen_token_harms_its_own_node_only():
     """What an endpoint says of another node's VMs counts for nothing, and changes nothing."""
     with serving() as served:

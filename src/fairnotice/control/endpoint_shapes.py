@@ -33,6 +33,8 @@ class Unserved(Body):
 
     scopes: Annotated[list[str], msgspec.Meta(max_length=REPORTED_MAX)]
     seconds: Annotated[float, msgspec.Meta(ge=0, le=366 * 86_400)]
+    # When it served again; left out, it did so just now.
+    until: Instant | None = None
 
 
 class Report(Body):

@@ -117,10 +117,11 @@ class Endpoints:
                     seen=tuple(SeenBy(one.event.upper(), one.vm, one.at) for one in seen),
                 )
             )
-        silent: list[str] = []
+        silent: tuple[str, ...] = ()
         if body.unserved is not None:
-            silent = [scope for scope in body.unserved.scopes if scope in here.scopes]
-            told.append(ReportUnserved(scopes=tuple(silent), seconds=body.unserved.seconds))
+            away = body.unserved
+            silent = tuple(scope for scope in away.scopes if scope in here.scopes)
+            told.append(ReportUnserved(scopes=silent, seconds=away.seconds, until=away.until))
         # Last, so that it is known what was seen: then its notice does not begin anew (rule 5).
         # One that was taken away is not waited for, until it joins again.
         if body.confirmed is not None and node in self._conductor.fleet.endpoints:
