@@ -6,7 +6,6 @@ from threading import Event
 
 import pytest
 
-from fairnotice.conductor import conductor as conductor_module
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.engine import Decision, Fleet, Refusal
 from fairnotice.engine.changes import EventAnnounced, NodeDeclared
@@ -59,25 +58,6 @@ def test_an_answered_command_is_durable_and_in_force():
             revision, changes = told[-1]
             assert revision == conductor.fleet.revision
             assert any(isinstance(change, EventAnnounced) for change in changes)
-
-    asyncio.run(story())
-
-
-def test_what_is_submitted_as_one_is_committed_as_one(monkeypatch):
-    """However much waits beside it; a refusal in the middle is that command's alone."""
-    monkeypatch.setattr(conductor_module, "TOGETHER_MAX", 2)
-
-    async def story():
-        store = Counting()
-        async with conducting(store) as conductor:
-            store.commits.clear()
-            several = (restart("two", "web-1"), approve("NOBODY"), restart("three", "web-2"))
-            alone, (two, refused, three) = await asyncio.gather(
-                conductor.submit(restart("one", "web-0")), conductor.submit_all(several)
-            )
-            made = [len(one.changes) for one in (alone, two, three)]
-            assert store.commits == [sum(made)]
-            assert isinstance(refused, Refusal)
 
     asyncio.run(story())
 
