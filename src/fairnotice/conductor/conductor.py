@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from fairnotice.clock import Clock
@@ -20,18 +19,18 @@ from fairnotice.conductor.alone import Alone
 from fairnotice.conductor.doubts import Doubts, changes_of
 from fairnotice.conductor.feed import Feed
 from fairnotice.conductor.following import RETRY_SECONDS, Following
-from fairnotice.conductor.leading import Lead, Leader, Reign, why_nobody_leads
+from fairnotice.conductor.leading import Lead, Leader, Reign, not_leading
 from fairnotice.conductor.orders import Orders, order_of
 from fairnotice.conductor.store_thread import StoreThread
 from fairnotice.conductor.submissions import Decide, Submission, answer, decide_all, give_up
 from fairnotice.conductor.timers import Timers
-from fairnotice.conductor.waking import Waking, forget_daily
-from fairnotice.drivers.driver import Driver
+from fairnotice.conductor.waking import Waking, forget_daily, forget_some
+from fairnotice.drivers.driver import Capabilities, Driver
 from fairnotice.engine import AZURE, Decision, Fleet, Refusal, Timing, decide
 from fairnotice.engine.changes import Change
 from fairnotice.engine.commands import Command, Restarted
 from fairnotice.engine.effects import AskOutcome, BeginImpact, Effect, WakeAt
-from fairnotice.errors import JournalMoved, LeadLost, NotLeading, Unavailable, UsageError
+from fairnotice.errors import JournalMoved, LeadLost, Unavailable, UsageError
 from fairnotice.model import Moment
 from fairnotice.stores.lease import Lease
 from fairnotice.stores.store import Line, Store
@@ -109,12 +108,17 @@ class Conductor:
     @property
     def leading(self) -> bool:
         """Whether commands are taken here."""
-        return self._leads and (self._lead is None or not self._lost(self._lead))
+        return self._leads and (self._lead is None or self._lead.has(self.epoch))
 
     @property
     def trouble(self) -> Unavailable | None:
         """Why nothing is recorded, or nothing heard of the journal; None while all is well."""
         return self._doubts.trouble
+
+    @property
+    def driver(self) -> Capabilities:
+        """What can be done to machines."""
+        return self._driver.capabilities()
 
     @property
     def timers(self) -> Timers:
@@ -237,13 +241,9 @@ class Conductor:
         if self._following is not None:
             self._following.interrupt()
 
-    @property
-    def _reign(self) -> Reign | None:
-        return None if self._lead is None else self._lead.reign
-
     async def _follow(self, following: Following) -> None:
         """Take in what others have committed; lead, where the lead was won."""
-        reign = self._reign
+        reign = None if self._lead is None else self._lead.reign
         try:
             if reign is not None:
                 await self._take_over(following, reign)
@@ -285,7 +285,7 @@ class Conductor:
         if self._following is not None:
             self._following.begin()
         waiting, self._waiting = self._waiting, []
-        give_up(waiting, self._not_leading())
+        give_up(waiting, not_leading(self.leader))
 
     def _step_aside(self, error: LeadLost) -> None:
         """The store says that another epoch has begun, before the lease did."""
@@ -302,27 +302,33 @@ class Conductor:
         self._arrived.clear()
         give_up(waiting, error)
 
-    def _not_leading(self) -> Unavailable:
-        leader = self.leader
-        if leader is None or not leader.address:
-            return NotLeading(why_nobody_leads(leader))
-        return NotLeading(f"the control plane at {leader.address} leads", leader.address)
-
     # ---- Commands ----
 
     async def submit(self, command: Command) -> Decision | Refusal:
         """Have a command decided and made durable. Unavailable: nothing has changed."""
+        (decision,) = await self.submit_all((command,))
+        return decision
+
+    async def submit_all(self, commands: Sequence[Command]) -> list[Decision | Refusal]:
+        """Have these decided in turn and made durable in one commit.
+
+        Each sees what those before it change. One that is refused changes nothing, and nothing for
+        the others.
+        """
         if not self.leading:
             if isinstance(self.trouble, LeadLost):
                 raise self.trouble
             if self.shares and not self._ending:
-                raise self._not_leading()
+                raise not_leading(self.leader)
             raise Unavailable("the control plane is not ready")
-        asked = Submission(command, asyncio.get_running_loop().create_future())
-        self._waiting.append(asked)
+        loop = asyncio.get_running_loop()
+        asked = [Submission(command, loop.create_future()) for command in commands]
+        for one in asked[:-1]:
+            one.goes_on = True
+        self._waiting += asked
         self._arrived.set()
         # Whoever asked may go away; what he asked for does not.
-        return await asyncio.shield(asked.answer)
+        return [await asyncio.shield(one.answer) for one in asked]
 
     def keep_for(self, *, journal_days: int, history_days: int, audit_days: int) -> None:
         """Forget after so many days from now on."""
@@ -359,7 +365,7 @@ class Conductor:
         await self._arrived.wait()
         if not self._leads:
             return
-        if self._lead is not None and self._lost(self._lead):
+        if self._lead is not None and not self._lead.has(self.epoch):
             await self._step_down()
             return
         together = self._take_waiting()
@@ -370,12 +376,11 @@ class Conductor:
             log.exception("a commit went wrong")
             give_up(together, error)
 
-    def _lost(self, lead: Lead) -> bool:
-        reign = lead.reign
-        return reign is None or reign.epoch != self.epoch
-
     def _take_waiting(self) -> list[Submission]:
-        together, self._waiting = self._waiting[:TOGETHER_MAX], self._waiting[TOGETHER_MAX:]
+        count = TOGETHER_MAX
+        while count < len(self._waiting) and self._waiting[count - 1].goes_on:
+            count += 1
+        together, self._waiting = self._waiting[:count], self._waiting[count:]
         if not self._waiting:
             self._arrived.clear()
         return together
@@ -386,7 +391,7 @@ class Conductor:
         except Unavailable as error:
             if self._lead is not None and isinstance(error, LeadLost):
                 self._step_aside(error)
-                give_up(together, self._not_leading())
+                give_up(together, not_leading(self.leader))
             elif isinstance(error, LeadLost):
                 self._deposed(error)
                 give_up(together, error)
@@ -477,11 +482,7 @@ class Conductor:
         await self._waking.tick()
 
     def _forget_some(self) -> int:
-        now = self._clock.wall()
-        return self._store.forget(
-            journal_before=now - timedelta(days=self.timing.journal_days),
-            history_before=now - timedelta(days=self.timing.history_days),
-        ) or self._store.forget_audit(now - timedelta(days=self.timing.audit_days))
+        return forget_some(self._store, self.timing, self._clock.wall())
 
     # ---- The store's thread ----
 

@@ -15,7 +15,7 @@ from threading import Event, Lock, Thread
 from typing import NamedTuple
 
 from fairnotice.clock import Clock
-from fairnotice.errors import Unavailable
+from fairnotice.errors import NotLeading, Unavailable
 from fairnotice.stores.lease import Lease, Standing
 
 log = logging.getLogger(__name__)
@@ -68,6 +68,13 @@ def why_nobody_leads(leader: Leader | None) -> str:
     return ""
 
 
+def not_leading(leader: Leader | None) -> NotLeading:
+    """What is told whoever asks one that follows."""
+    if leader is None or not leader.address:
+        return NotLeading(why_nobody_leads(leader))
+    return NotLeading(f"the control plane at {leader.address} leads", leader.address)
+
+
 class Lead:
     """This control plane's part in who leads.
 
@@ -114,6 +121,11 @@ class Lead:
         with self._lock:
             ours = self._reign is not None and self._clock.monotonic() < self._until
             return self._reign if ours else None
+
+    def has(self, epoch: int) -> bool:
+        """Whether the lead is ours, and of this epoch."""
+        reign = self.reign
+        return reign is not None and reign.epoch == epoch
 
     @property
     def leader(self) -> Leader | None:
