@@ -71,11 +71,23 @@ def test_a_flood_of_refusals_fills_nothing(monkeypatch):
             asking.ask("wrong", "get", "/v1/vms")
         asking.ask("operator", "post", "/v1/vms/web-0/restart")
         assert [line["status"] for line in lines(asking)] == [202, 401, 401, 401]
-        audit = served.run.auth.audits
         monkeypatch.setattr(audits, "REFUSALS_A_SECOND", 1e9)
-        audit._refused_at -= 1
         asking.ask("wrong", "get", "/v1/vms")
         assert lines(asking)[0]["left_out"] == 7
+
+
+def test_strangers_do_not_hide_what_a_token_tries(monkeypatch):
+    """Nor does one token hide what another is refused: each has room of its own."""
+    monkeypatch.setattr(audits, "REFUSALS_MAX", 2)
+    monkeypatch.setattr(audits, "REFUSALS_A_SECOND", 0.0)
+    store = MemoryStore()
+    with serving(store, auth=True) as served:
+        asking = Bearers(served, store)
+        for who in (None, "wrong", "revoked", "reader", "reader", "reader"):
+            asking.ask(who, "post", "/v1/vms/web-0/restart")
+        asking.ask("limited", "post", "/v1/vms/db/restart")
+        told = [(line["name"], line["status"]) for line in lines(asking)]
+        assert told == [("user-1", 403), *[("reader-1", 403)] * 2, *[("", 401)] * 2]
 
 
 def test_the_secret_is_in_no_log(caplog):
