@@ -14,7 +14,7 @@ from starlette.routing import Match
 from starlette.routing import Route as Address
 
 from fairnotice.control import misfits, problems, shapes
-from fairnotice.control.auth import ANYBODY, CALLER, Caller, OnlyFor, forbidden
+from fairnotice.control.auth import ANYBODY, CALLER, NOTE, Caller, OnlyFor, forbidden
 from fairnotice.control.feeding import feed_lines
 from fairnotice.control.fleet_body import FleetBody
 from fairnotice.control.foreseeing import Foreseeing
@@ -124,6 +124,8 @@ def _endpoint(service: Service, route: Route, keys: Keys) -> Endpoint:
 def _permitted(service: Service, route: Route, request: Request) -> Caller:
     """Who asks; refused before anything is looked at that he may not know of."""
     caller: Caller = request.scope.get(CALLER, ANYBODY)
+    if route.always_noted and NOTE in request.scope:
+        request.scope[NOTE]()
     name = _name(request)
     # A list, or what the body names, is looked through later.
     later = not name and route.reach is not Reach.CLOUD

@@ -28,6 +28,8 @@ from fairnotice.words import Role, TokenRole
 CALLER = "fairnotice.caller"
 # Where it carries what to call when the leader, which writes it down too, has answered it.
 LEFT_TO_LEADER = "fairnotice.left-to-leader"
+# Where it carries what to call at an address where everything asked is written down.
+NOTE = "fairnotice.note"
 # The header by which one of several control planes says for whom it passes something on.
 PASSED_ON = "fairnotice-passed-on"
 # What anybody may ask: whether somebody is there, and whether he is ready.
@@ -124,7 +126,11 @@ class Gate:
             if caller is None and scope["path"] not in OPEN_PATHS:
                 await problems.said(unauthenticated(), _CHALLENGE)(scope, receive, witness)
             else:
-                more = {CALLER: caller, LEFT_TO_LEADER: witness.leave_to_leader}
+                more = {
+                    CALLER: caller,
+                    LEFT_TO_LEADER: witness.leave_to_leader,
+                    NOTE: witness.note,
+                }
                 await self._app({**scope, **more}, receive, witness)
         finally:
             # Also what failed on our side, or whom nobody could answer any more: it may be done.
@@ -144,7 +150,8 @@ class Gate:
         token = None if caller is None else caller.token
         # What an endpoint reports is in the journal, many times a second.
         routine = token is not None and token.role is TokenRole.ENDPOINT
-        if not refused and (scope["method"] in LOOKING or routine or _only_asks(scope)):
+        passed_over = scope["method"] in LOOKING or routine or _only_asks(scope)
+        if passed_over and not (refused or witness.noted):
             return
         audited = Audited(
             at=self._auth.clock.wall(),
@@ -190,6 +197,7 @@ class _Witness:
     def __init__(self, send: Send, *, keeps_body: bool) -> None:
         self.status = 0
         self.left_to_leader = False
+        self.noted = False
         self._send = send
         self._keeps_body = keeps_body
         self._body = b""
@@ -204,6 +212,10 @@ class _Witness:
     def leave_to_leader(self) -> None:
         """Another control plane has answered it, and has written it down."""
         self.left_to_leader = True
+
+    def note(self) -> None:
+        """It is written down, though it changes nothing, or whoever asks does so all the time."""
+        self.noted = True
 
     def operations(self) -> tuple[str, ...]:
         """Which operations came of it."""
