@@ -149,6 +149,28 @@ def test_another_control_plane_learns_of_a_revocation_within_two_seconds():
     asyncio.run(story())
 
 
+def test_how_long_it_takes_does_not_tell_which_ids_there_are():
+    """A wrong secret waits as an unknown id does; the right one does not."""
+
+    async def story():
+        store, clock = MemoryStore(), ManualClock()
+        text = kept(store, "a", now=clock.wall())
+        unknown = make(Wanted("b", TokenRole.READER), "test", clock.wall()).text
+        id_, _, secret = unknown.partition("_")[2].partition("_")
+        tokens = Tokens(asked(store), clock)
+        await tokens.look()
+        assert await tokens.find(text) is not None
+        wrong = "_".join((*text.split("_", 2)[:2], secret))
+        assert id_ not in wrong
+        tries = [asyncio.ensure_future(tokens.find(one)) for one in (unknown, wrong)]
+        await asyncio.sleep(0.01)
+        assert [one.done() for one in tries] == [False, False]
+        clock.advance(seconds=1)
+        assert await asyncio.gather(*tries) == [None, None]
+
+    asyncio.run(story())
+
+
 class Counts(MemoryStore):
     looks = 0
 

@@ -4,7 +4,7 @@ A token is `fairnotice_ID_SECRET`: an id of 64 bits, which is no secret and find
 random bits. Only its hash is kept (docs/decisions/0012-access.md says why a fast one will do).
 
 Every control plane has all of them in memory, asks the store every two seconds whether any has
-changed, and at once where it is shown one that it does not know.
+changed, and within a moment where it is shown one that it does not know.
 """
 
 import asyncio
@@ -183,16 +183,21 @@ class Tokens:
         form = _FORM.fullmatch(text)
         if form is None:
             return None
-        id_ = form[1]
-        if id_ not in self._known:
+        token = self._shown_by(form[1], text)
+        if token is None:
+            # An id that is known waits too, though its secret does not change: how long it takes
+            # tells nobody which ids there are.
             await self._look_soon()
-        token = self._known.get(id_)
-        # Compared also where there is none, and whole: how long it takes tells nothing.
-        kept = "" if token is None else token.secret_hash
-        right = hmac.compare_digest(hash_of(text), kept)
-        if token is None or not right or not self._counts(id_):
+            token = self._shown_by(form[1], text)
+        if token is None or not self._counts(token.id):
             return None
-        return self._bearers.setdefault(id_, Bearer(token))
+        return self._bearers.setdefault(token.id, Bearer(token))
+
+    def _shown_by(self, id_: str, text: str) -> Token | None:
+        """The token of this id, where it has this secret; compared also where there is none."""
+        token = self._known.get(id_)
+        kept = "" if token is None else token.secret_hash
+        return token if hmac.compare_digest(hash_of(text), kept) else None
 
     async def _look_soon(self) -> None:
         """Look once for all who wait, and not too soon after the last time."""
