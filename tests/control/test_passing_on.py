@@ -12,6 +12,7 @@ from fairnotice.control.running import LOOPBACK, Place, Plan, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.stores.opening import open_lease, open_store
 from tests.conductor.orchestra import until
+from tests.control.bearers import kept
 
 LONG_SECONDS = 600.0
 FLEET = {"node": [{"name": "node-0"}], "vm": [{"name": "vm-0", "node": "node-0"}]}
@@ -20,7 +21,7 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 @asynccontextmanager
-async def control_plane(url, address):
+async def control_plane(url, address, **more):
     """One of several on this database, reached by a peer."""
     clock = SystemClock()
     plan = Plan(
@@ -30,6 +31,7 @@ async def control_plane(url, address):
         metadata=Place(LOOPBACK, 0),
         control=Place(LOOPBACK, 0),
         cluster=Cluster(open_lease(url, address, 1.0)),
+        **more,
     )
     async with running(plan) as run:
         peer = Peer(f"http://{run.control}")
@@ -108,5 +110,34 @@ def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
                 text = (await peer.ask("GET", "/metrics")).body.decode()
                 assert "fairnotice_leading 1\n" in text
                 assert "fairnotice_epoch 4\n" in text
+
+    asyncio.run(story())
+
+
+def test_who_may_not_and_what_is_too_large_is_not_passed_on(postgres_url):
+    """It is refused where it is asked, as the leader would, and the body is not waited for."""
+    store = open_store(postgres_url)
+    tokens = {role: kept(store, f"{role}-1", role) for role in ("reader", "operator", "admin")}
+    store.close()
+
+    async def story():
+        with closing(open_lease(postgres_url, NOWHERE, LONG_SECONDS)) as other:
+            assert other.take(other.look()) == 1
+            async with control_plane(postgres_url, "http://here", auth=True) as (run, peer):
+                await until(lambda: run.conductor.leader is not None)
+
+                async def ask(role, method, path, size):
+                    headers = [("Authorization", f"Bearer {tokens[role]}")]
+                    answer = await peer.ask(method, path, headers=headers, body=b" " * size)
+                    return answer.status
+
+                megabyte = 1024 * 1024
+                assert await ask("reader", "POST", "/v1/vms/vm-0/restart", megabyte + 1) == 403
+                assert await ask("operator", "POST", "/v1/tokens", 2) == 403
+                assert await ask("operator", "POST", "/v1/vms/vm-0/restart", megabyte + 1) == 413
+                assert await ask("operator", "POST", "/v1/nothing", megabyte + 1) == 404
+                # These would have been: nobody is there to take them.
+                assert await ask("operator", "POST", "/v1/vms/vm-0/restart", megabyte) == 503
+                assert await ask("admin", "PUT", "/v1/fleet", megabyte + 1) == 503
 
     asyncio.run(story())

@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 import msgspec
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairnotice.control import problems, shapes
@@ -28,6 +29,9 @@ from fairnotice.words import Role, TokenRole
 CALLER = "fairnotice.caller"
 # Where it carries what to call when the leader, which writes it down too, has answered it.
 LEFT_TO_LEADER = "fairnotice.left-to-leader"
+# Where it carries how to have the leader answer it, at a control plane that follows: called with
+# the request and how large its body may be, by whoever has found that it may be asked at all.
+TO_LEADER = "fairnotice.to-leader"
 # Where it carries what to call at an address where everything asked is written down.
 NOTE = "fairnotice.note"
 # The header by which one of several control planes says for whom it passes something on.
@@ -35,6 +39,8 @@ PASSED_ON = "fairnotice-passed-on"
 # What anybody may ask: whether somebody is there, and whether he is ready.
 OPEN_PATHS = ("/healthz", "/readyz")
 LOOKING = ("GET", "HEAD", "OPTIONS")
+# A body may be so large, except where more is said.
+BODY_BYTES_MAX = 1024 * 1024
 # Of a path and of an answer, so much is looked at for the audit.
 PATH_CHARACTERS_MAX = 200
 ANSWER_BYTES_MAX = 1024 * 1024
@@ -240,5 +246,8 @@ class OnlyFor:
         name = scope.get("path_params", {}).get("name", "")
         if limited or not caller.may(self._needs, name):
             await problems.said(forbidden())(scope, receive, send)
+        elif TO_LEADER in scope:
+            answer = await scope[TO_LEADER](Request(scope, receive), BODY_BYTES_MAX)
+            await answer(scope, receive, send)
         else:
             await self._app(scope, receive, send)

@@ -2,7 +2,8 @@
 
 What is asked is passed on as it is, and so is what is answered. Reads and the feed are answered
 here, from what was committed; so whoever has changed something through this control plane is
-answered when it is to be seen here.
+answered when it is to be seen here. A role that is too small and a body that is too large are
+refused here: nobody has the leader, or this one, take what it would not.
 """
 
 import asyncio
@@ -19,9 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.conductor.feed import Feed
 from fairnotice.conductor.leading import Leader
-from fairnotice.control.auth import LEFT_TO_LEADER, PASSED_ON
+from fairnotice.control.auth import LEFT_TO_LEADER, PASSED_ON, TO_LEADER
 from fairnotice.control.peers import Peer, PeerAnswer
-from fairnotice.control.problems import problem, said
+from fairnotice.control.problems import problem, said, too_large
 from fairnotice.errors import Unavailable, UsageError
 from fairnotice.stores.lease import Lease
 
@@ -29,8 +30,6 @@ log = logging.getLogger(__name__)
 
 # What changes nothing is answered wherever it is asked.
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-# As large as the largest fleet that is taken.
-BODY_BYTES_MAX = 64 * 1024 * 1024
 BAD_REQUEST = 400
 # Whoever asked has waited this long: the leader may be in the middle of a commit.
 ANSWER_SECONDS_MAX = 15.0
@@ -77,8 +76,7 @@ class PassingOn:
         elif self._conductor.leading:
             await self._app(scope, receive, self._with_revision(send))
         else:
-            answer = await self._passed_on(Request(scope, receive))
-            await answer(scope, receive, send)
+            await self._app({**scope, TO_LEADER: self._passed_on}, receive, send)
 
     async def close(self) -> None:
         """Hang up."""
@@ -94,7 +92,7 @@ class PassingOn:
 
         return sending
 
-    async def _passed_on(self, request: Request) -> Response:
+    async def _passed_on(self, request: Request, body_bytes_max: int) -> Response:
         leader = self._conductor.leader
         if PASSED_ON in request.headers:
             return _cannot("it was passed on to one that does not lead. Nothing was done")
@@ -102,10 +100,9 @@ class PassingOn:
             # Or we are about to: what others have recorded last is being read.
             return _cannot("no control plane leads at the moment. Nothing was done")
         try:
-            body = await _whole_body(request)
+            body = await _whole_body(request, body_bytes_max)
             if body is None:
-                found = problem("too-large", 413, f"At most {BODY_BYTES_MAX:,} bytes are taken.")
-                return said(found)
+                return said(too_large(body_bytes_max))
             answer = await self._answer_of(leader, request, body)
         except ClientDisconnect:
             # Whoever asked is gone: nobody reads this.
@@ -152,12 +149,12 @@ class PassingOn:
         )
 
 
-async def _whole_body(request: Request) -> bytes | None:
+async def _whole_body(request: Request, bytes_max: int) -> bytes | None:
     """The body; None where it is too large."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > BODY_BYTES_MAX:
+        if len(body) > bytes_max:
             return None
     return bytes(body)
 
