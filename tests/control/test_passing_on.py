@@ -141,3 +141,33 @@ def test_who_may_not_and_what_is_too_large_is_not_passed_on(postgres_url):
                 assert await ask("admin", "PUT", "/v1/fleet", megabyte + 1) == 503
 
     asyncio.run(story())
+
+
+def test_two_of_the_same_address_are_told_apart(postgres_url, caplog):
+    """Who copies a file of settings is told so by the one that follows, wherever he looks."""
+    said = "the cluster.address of this one, http://same. Give each its own"
+
+    async def story():
+        open_store(postgres_url).close()
+        former = open_lease(postgres_url, "http://same", LONG_SECONDS)
+        assert former.take(former.look()) == 1
+        async with control_plane(postgres_url, "http://same") as (one, peer):
+            # Of a life of its own that was killed there is a lease too, which nobody renews.
+            await until(lambda: one.conductor.leader is not None)
+            assert "no control plane leads at the moment" in (await put(peer))[1]
+            former.resign()
+            former.close()
+            await until(lambda: one.conductor.leading)
+            async with control_plane(postgres_url, "http://same") as (two, peer):
+                await until(lambda: two.conductor.leader and two.conductor.leader.namesake)
+                health = await peer.ask("GET", "/readyz")
+                assert health.status == 503
+                assert said in json.loads(health.body)["why"]
+                answer, detail = await put(peer)
+                assert answer.status == 503
+                assert said in detail
+                assert one.health().ready
+
+    asyncio.run(story())
+    told = [record.message for record in caplog.records if said in record.message]
+    assert [one.startswith("nothing can be passed on from here") for one in told] == [True]

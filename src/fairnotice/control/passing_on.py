@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.conductor.feed import Feed
-from fairnotice.conductor.leading import Leader
+from fairnotice.conductor.leading import Leader, why_nobody_leads
 from fairnotice.control.auth import LEFT_TO_LEADER, PASSED_ON, TO_LEADER
 from fairnotice.control.peers import Peer, PeerAnswer
 from fairnotice.control.problems import problem, said, too_large
@@ -98,7 +98,8 @@ class PassingOn:
             return _cannot("it was passed on to one that does not lead. Nothing was done")
         if leader is None or leader.address == self._ours:
             # Or we are about to: what others have recorded last is being read.
-            return _cannot("no control plane leads at the moment. Nothing was done")
+            why = why_nobody_leads(leader) or why_nobody_leads(None)
+            return _cannot(f"{why}. Nothing was done")
         try:
             body = await _whole_body(request, body_bytes_max)
             if body is None:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
+from fairnotice.conductor.leading import why_nobody_leads
 from fairnotice.control.admission import Auth
 from fairnotice.control.api import application
 from fairnotice.control.auth import Gate
@@ -131,15 +132,19 @@ class Running:
     def health(self) -> Health:
         """Whether commands are taken."""
         conductor = self.conductor
-        trouble = conductor.trouble
+        trouble, leader = conductor.trouble, conductor.leader
+        why = "" if trouble is None else str(trouble)
+        if not why and conductor.shares:
+            # Whoever asks for a change here could not be served.
+            why = why_nobody_leads(leader)
         return Health(
-            ready=trouble is None,
-            why="" if trouble is None else str(trouble),
+            ready=not why,
+            why=why,
             metadata="" if self.worker is None else str(self.metadata),
             store=self.store,
             revision=conductor.feed.revision,
             leading=conductor.leading,
-            leader=leader.address if (leader := conductor.leader) else "",
+            leader=leader.address if leader else "",
             epoch=leader.epoch if leader else conductor.epoch,
             lag_seconds=round(conductor.lag_seconds, 3),
         )
