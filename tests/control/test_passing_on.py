@@ -158,12 +158,12 @@ def test_two_of_the_same_address_are_told_apart(postgres_url, caplog):
             former.resign()
             former.close()
             await until(lambda: one.conductor.leading)
-            async with control_plane(postgres_url, "http://same") as (two, peer):
+            async with control_plane(postgres_url, "http://same") as (two, second):
                 await until(lambda: two.conductor.leader and two.conductor.leader.namesake)
-                health = await peer.ask("GET", "/readyz")
+                health = await second.ask("GET", "/readyz")
                 assert health.status == 503
                 assert said in json.loads(health.body)["why"]
-                answer, detail = await put(peer)
+                answer, detail = await put(second)
                 assert answer.status == 503
                 assert said in detail
                 assert one.health().ready

@@ -64,6 +64,13 @@ def test_a_name_with_a_new_line_is_none():
             make(Wanted(name, TokenRole.READER), "test", NOW)
 
 
+def test_a_token_that_counts_for_ages_is_none():
+    """Whoever makes it straight in a store is told so, as the API does."""
+    for days in (-1, 0, 36_501, 1e12, float("inf"), float("nan")):
+        with pytest.raises(UsageError, match="up to 36,500 days"):
+            make(Wanted("a", TokenRole.READER, expires_days=days), "test", NOW)
+
+
 def test_a_stream_ends_with_its_token():
     """Whoever follows the feed is not told more than he may know."""
     store = MemoryStore()

@@ -30,6 +30,8 @@ LOOK_SECONDS = 2.0
 # Whoever tries one unknown token after another has the store asked no more often than so.
 LOOK_AGAIN_SECONDS = 0.2
 NAME_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+# A hundred years; what is meant for longer has no end.
+EXPIRES_DAYS_MAX = 36_500
 # Names under which somebody asks who has no token.
 RESERVED_NAMES = ("operator", "platform")
 
@@ -93,6 +95,8 @@ def _must_mean_something(wanted: Wanted) -> None:
         )
     if wanted.name.lower() in RESERVED_NAMES:
         raise UsageError(f"{wanted.name} is who asks without a token. Choose another name.")
+    if wanted.expires_days is not None and not 0 < wanted.expires_days <= EXPIRES_DAYS_MAX:
+        raise UsageError(f"A token counts for up to {EXPIRES_DAYS_MAX:,} days, or has no end.")
     limited = bool(wanted.scopes or wanted.resource_groups)
     if (wanted.node is not None) != (wanted.role is TokenRole.ENDPOINT):
         raise UsageError("A token of role endpoint is good for one node, and no other has any.")
