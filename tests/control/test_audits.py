@@ -1,12 +1,16 @@
 """Who asked for what is written down, whatever came of it; a flood of refusals is not."""
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import msgspec
 
 from fairnotice.control import audits
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.opening import open_store
 from tests.control.bearers import Bearers
-from tests.control.calling import restarted, serving
+from tests.control.calling import PATIENCE_SECONDS, restarted, serving
 
 
 def lines(asking, query=""):
@@ -79,6 +83,24 @@ def test_what_fails_is_written_down_too(asking, monkeypatch):
     assert asking.ask("operator", "post", "/v1/nodes/node-5/cordon").status == 500
     newest = lines(asking)[0]
     assert (newest["path"], newest["status"]) == ("/v1/nodes/node-5/cordon", 500)
+
+
+def test_what_is_cut_short_by_an_end_is_not_written_down_as_refused(monkeypatch):
+    """It may be done all the same."""
+    store = MemoryStore()
+    with ThreadPoolExecutor() as threads, serving(store, auth=True) as served:
+        asking = Bearers(served, store)
+        begun = threading.Event()
+
+        async def without_end(*_, **__):
+            begun.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(served.run.service, "cordon", without_end)
+        threads.submit(asking.ask, "operator", "post", "/v1/nodes/node-5/cordon")
+        assert begun.wait(PATIENCE_SECONDS)
+    newest = store.audit(1)[0].audited
+    assert (newest.path, newest.status) == ("/v1/nodes/node-5/cordon", 503)
 
 
 def test_a_flood_of_refusals_fills_nothing(monkeypatch):

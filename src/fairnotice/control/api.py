@@ -119,9 +119,12 @@ def _endpoint(service: Service, route: Route, keys: Keys) -> Endpoint:
             _must_reach(service, route, request, caller)
             call = await _understood(service, route, request, caller)
             return await _answered(route, call, request, keys)
-        except (ClientDisconnect, asyncio.CancelledError):
-            # Whoever asked is gone, or we are about to be: nobody reads this.
+        except ClientDisconnect:
+            # Whoever asked is gone before he had said all of it: nobody reads this.
             return Response(status_code=400)
+        except asyncio.CancelledError:
+            # We are about to be gone, and what was asked may be done all the same.
+            return Response(status_code=503)
         except _Refused as refused:
             return problems.said(refused.found)
         except Exception as error:
