@@ -350,6 +350,8 @@ class Endpoint(NamedTuple):
 
     node: str
     confirmed_revision: int = 0
+    # When it last said anything; written down once in a while.
+    heard_at: datetime | None = None
 
 
 class Life(NamedTuple):

@@ -5,7 +5,16 @@ from datetime import timedelta
 import pytest
 
 from fairnotice.engine import AZURE, DEV
-from fairnotice.engine.commands import Heard, ReportServed, ReportUnserved, SeenBy, Tick
+from fairnotice.engine.changes import EndpointChanged
+from fairnotice.engine.commands import (
+    Heard,
+    HearEndpoint,
+    JoinEndpoint,
+    ReportServed,
+    ReportUnserved,
+    SeenBy,
+    Tick,
+)
 from fairnotice.engine.effects import Matter, Subject
 from tests.engine.story import BATCH, DB, SHOP, SPOT, WEB, Story
 
@@ -255,6 +264,64 @@ def test_rule_08_a_takeover_while_endpoints_serve_is_no_downtime():
     assert story.scope(DB).enabled
     story.advance(hours=1, minutes=1)
     assert not story.scope(DB).enabled
+
+
+def test_rule_08_a_scope_behind_an_endpoint_that_is_not_heard_of_is_not_silent():
+    """node-1 is cut off for two days, and db polls there; nobody can know, so db is not hit."""
+    story = Story()
+    story.tell(JoinEndpoint(node="node-1"))
+    story.advance(hours=48)
+    assert story.scope(DB).enabled
+    assert not story.scope(SPOT).enabled
+    story.restart_vm("db")
+    assert story.only(DB).scheduled
+
+
+def test_rule_08_what_the_endpoint_says_when_it_is_back_decides():
+    """Back after 48 hours: db asked an hour ago, and is heard; web-1, beside it, was silent."""
+    story = Story()
+    story.tell(JoinEndpoint(node="node-1"))
+    story.advance(hours=48)
+    story.tell(heard(story, DB, hours=47))
+    story.tell(HearEndpoint(node="node-1"))
+    story.advance(hours=1)
+    assert story.scope(DB).enabled
+    assert not story.scope(WEB).enabled
+
+
+def test_rule_08_one_endpoint_of_several_that_is_away_is_enough_not_to_know():
+    """Of web's three nodes node-2 is not heard of; the other two report every half hour."""
+    story = Story()
+    for node in ("node-0", "node-1", "node-2"):
+        story.tell(JoinEndpoint(node=node))
+    for _ in range(60):
+        story.advance(minutes=30)
+        story.ask(HearEndpoint(node="node-0"))
+        story.ask(HearEndpoint(node="node-1"))
+    assert story.scope(WEB).enabled
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_that_an_endpoint_was_heard_of_is_written_down_every_half_hour():
+    """What it says in between changes nothing; nor does one that nobody has let join."""
+    story = Story()
+    story.tell(JoinEndpoint(node="node-1"))
+    story.advance(minutes=29)
+    story.unchanged(HearEndpoint(node="node-1"))
+    story.unchanged(HearEndpoint(node="node-0"))
+    story.advance(minutes=1)
+    story.tell(HearEndpoint(node="node-1"))
+    assert story.fleet.endpoints["node-1"].heard_at == story.at(minutes=30)
+
+
+def test_rule_08_an_endpoint_of_an_older_database_has_not_been_heard_of():
+    """Its row has no instant yet: unknown, until it says something."""
+    story = Story()
+    story.tell(JoinEndpoint(node="node-1"))
+    old = story.fleet.endpoints["node-1"]._replace(heard_at=None)
+    story.fleet.apply(EndpointChanged(story.at(), old))
+    story.advance(hours=48)
+    assert story.scope(DB).enabled
 
 
 # ---- Reports that are late or wrong ----

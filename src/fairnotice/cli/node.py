@@ -66,6 +66,9 @@ DEEDS = {
     ),
 }
 
+# Of a node's endpoint; where another control plane may know more, nobody says that it does not.
+FOLLOWS = {True: "follows", False: "does not follow", None: "not followed here"}
+
 
 def add(subparsers: Subparsers) -> None:
     """Add the group."""
@@ -173,8 +176,7 @@ def _endpoint(session: Session, node: dict[str, Any]) -> str | None:
     if not node["endpoint"]:
         return None
     found = session.remote.get("v1", "endpoints", node["name"])
-    follows = "follows" if found["connected"] else "does not follow this control plane"
-    words = [follows]
+    words = [FOLLOWS[found["followed"]]]
     if found["heard_at"] is not None:
         words.append(f"reported {shown.at(found['heard_at'], session.clock.wall())}")
     if found["unconfirmed"]:

@@ -298,7 +298,9 @@ def at(text: str | None, now: datetime) -> str | None:
 def not_before(row: dict[str, Any], now: datetime, *, waiting: bool) -> str:
     """NotBefore of an event or an operation; while it waits, with how long it still does."""
     found = from_api(row["not_before"])
-    more = f", {countdown(found, now)}" if waiting else ""
+    # Nobody waits for the endpoints of what is approved (rule 5); an operation says nothing of it.
+    held_by = () if row.get("approvals") else row.get("unconfirmed", ())
+    more = f", {countdown(found, now, held_by)}" if waiting else ""
     return clock_time(found, now) + more
 
 

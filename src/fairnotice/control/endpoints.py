@@ -18,6 +18,7 @@ from fairnotice.engine.commands import (
     Command,
     Confirm,
     Heard,
+    HearEndpoint,
     JoinEndpoint,
     LeaveEndpoint,
     ReportServed,
@@ -49,12 +50,14 @@ class Endpoints:
     def shown(self, row: Endpoint) -> shapes.Endpoint:
         """One endpoint."""
         fleet = self._conductor.fleet
+        connected = self.feeds.is_connected(row.node)
         return shapes.Endpoint(
             node=row.node,
             confirmed_revision=row.confirmed_revision,
             unconfirmed=list(fleet.unconfirmed_on_node.get(row.node, ())),
-            connected=self.feeds.is_connected(row.node),
+            connected=connected,
             heard_at=self.heard_at.get(row.node),
+            followed=None if self._conductor.shares and not connected else connected,
         )
 
     def follow(self, node: str, *endings: asyncio.Event) -> AsyncIterator[bytes]:
@@ -117,6 +120,7 @@ class Endpoints:
         # One that was taken away is not waited for, until it joins again.
         if body.confirmed is not None and node in self._conductor.fleet.endpoints:
             told.append(Confirm(node=node, revision=body.confirmed))
+        told.append(HearEndpoint(node=node))
         given = len(body.heard) + len(body.seen)
         given += 0 if body.unserved is None else len(body.unserved.scopes)
         answer = await self._told(*told)

@@ -283,6 +283,13 @@ class LeaveEndpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HearEndpoint:
+    """The node's endpoint has said something: whom it served until now is known."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Confirm:
     """The node's endpoint shows everything up to this revision."""
 
@@ -435,6 +442,7 @@ Command = (
     | JoinEndpoint
     | LeaveEndpoint
     | Confirm
+    | HearEndpoint
     | ReportOutcome
     | Tick
     | Restarted

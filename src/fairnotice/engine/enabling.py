@@ -25,6 +25,10 @@ from fairnotice.model import Operation, Scope, Seen
 # an hour longer than the true one: a scope is disabled after 24 to 25 hours.
 HEARD_EVERY_SECONDS = HOUR
 
+# An endpoint of a node that was not heard of for so long may be serving, cut off: what it says
+# when it is back decides who was silent.
+UNHEARD_SECONDS = 2 * HOUR
+
 UNSERVED_SECONDS_MAX = 366 * DAY
 
 
@@ -113,11 +117,19 @@ def look_at_scope(draft: Draft, name: str) -> None:
     silent_at = _silent_at(draft, scope)
     if draft.now < silent_at:
         draft.wake(silent_at, Matter.SCOPE, name)
-    elif name in draft.events_in_scope:
+    elif name in draft.events_in_scope or _is_unknown(draft, name):
         draft.wake(draft.now + timedelta(seconds=HEARD_EVERY_SECONDS), Matter.SCOPE, name)
     else:
         silent = scope._replace(enabled_at=None, heard_at=None, incarnation=1)
         draft.record(ScopeDisabled(draft.now, silent))
+
+
+def _is_unknown(draft: Draft, scope: str) -> bool:
+    """Whether an endpoint that serves this scope has not been heard of: unknown is not silent."""
+    nodes = {draft.vms[name].node or "" for name in draft.vms_in_scope.get(scope, ())}
+    endpoints = [draft.endpoints[node] for node in nodes if node in draft.endpoints]
+    lately = draft.now - timedelta(seconds=UNHEARD_SECONDS)
+    return any(one.heard_at is None or one.heard_at < lately for one in endpoints)
 
 
 def report_unserved(draft: Draft, command: ReportUnserved) -> Accepted:
