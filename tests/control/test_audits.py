@@ -142,7 +142,7 @@ def test_the_secret_is_in_no_log(caplog):
         for who in ("operator", "reader", "revoked"):
             asking.ask(who, "post", "/v1/vms/web-0/restart")
         lines(asking)
-        secrets = [text.rpartition("_")[2] for text in asking.texts.values()]
+        secrets = [text.split("_", 2)[2] for text in asking.texts.values()]
     assert "/v1/vms/web-0/restart: 202, asked by operator-1" in caplog.text
     written = caplog.text + str(msgspec.to_builtins(store.audit(100)))
     assert [one for one in secrets if len(one) > 10 and one in written] == []

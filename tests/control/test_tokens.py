@@ -24,7 +24,7 @@ def test_a_token_is_made_shown_once_and_revoked(asking):
     listed = asking.ask("admin", "get", "/v1/tokens").body.decode()
     assert "Ann" in listed
     assert made["secret"] not in listed
-    assert made["secret"].rpartition("_")[2] not in str(asking.store.tokens())
+    assert made["secret"].split("_", 2)[2] not in str(asking.store.tokens())
     again = asking.ask("admin", "post", "/v1/tokens", {**body, "name": "ann"})
     assert (again.status, again.problem["type"][-7:]) == (422, "invalid")
     assert asking.ask("admin", "post", "/v1/tokens/Ann/revoke").json["revoked_at"]
