@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import stat
 import subprocess
 import threading
 from contextlib import contextmanager, suppress
@@ -11,7 +12,7 @@ import pytest
 
 from fairnotice.cli import exits
 from fairnotice.stores.opening import open_store
-from tests.cli.typed import typed
+from tests.cli.typed import PROGRAM, environment, typed
 from tests.control.calling import serving
 
 
@@ -30,6 +31,7 @@ def guarded(tmp_path_factory):
 
         type_as.root = first.out.strip()
         type_as.store = url
+        type_as.url = control
         type_as.place = served.run.control
         yield type_as
 
@@ -49,6 +51,41 @@ def test_the_secret_is_alone_on_standard_output(guarded):
     assert "not shown again" in done.err
     assert done.out.strip() not in done.err
     assert guarded(done.out.strip(), "vm", "list").code == exits.DONE
+
+
+def test_the_secret_is_kept_in_a_new_file(guarded, tmp_path):
+    """For its owner only; where nothing is made there is no file, and none is overwritten."""
+    file = tmp_path / "eve.token"
+    words = ("token", "create", "eve", "--role", "reader", "--output", str(file))
+    assert typed(*words, url="http://127.0.0.1:1").code == exits.UNREACHABLE
+    assert not file.exists()
+    done = guarded(guarded.root, *words)
+    assert done.code == exits.DONE
+    secret = file.read_text().strip()
+    assert secret not in done.out + done.err
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert guarded(secret, "vm", "list").code == exits.DONE
+    again = guarded(guarded.root, *words[:2], "eve-2", *words[3:])
+    assert again.code == exits.WRONG_USAGE
+    assert file.read_text().strip() == secret
+    listed = guarded(guarded.root, "token", "list", "--json").json["items"]
+    assert "eve-2" not in {token["name"] for token in listed}
+
+
+def test_a_secret_that_no_file_takes_is_printed(guarded, tmp_path):
+    """The token is made by then, and its name given for ever."""
+    words = ("token", "create", "fay", "--role", "reader", "--output", str(tmp_path / "fay"))
+    ran = subprocess.run(  # noqa: S603 - our own line
+        ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *PROGRAM, *words],  # noqa: S607 - anybody's
+        env=environment(guarded.url, {"FAIRNOTICE_TOKEN": guarded.root}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    assert ran.returncode == exits.REFUSED
+    assert "cannot be written" in ran.stderr
+    assert guarded(ran.stdout.strip(), "vm", "list").code == exits.DONE
 
 
 def test_without_a_token_that_counts_nothing_is_done(guarded):

@@ -16,6 +16,8 @@ from fairnotice.engine.commands import (
     Tick,
 )
 from fairnotice.engine.effects import Matter, Subject
+from fairnotice.engine.enabling import UNSERVED_TIMES_MAX
+from fairnotice.model import Unserved
 from tests.engine.story import BATCH, DB, SHOP, SPOT, WEB, Story
 
 EVERY_SCOPE = (WEB, BATCH, SPOT, SHOP, DB)
@@ -216,13 +218,60 @@ def test_rule_08_time_in_which_nobody_was_served_does_not_count():
 def test_rule_08_unserved_times_add_up():
     """Three hours and then four: seven."""
     story = Story()
+    story.advance(hours=5)
     story.tell(ReportUnserved(scopes=(DB,), seconds=3 * 3600))
-    story.advance(hours=20)
+    story.advance(hours=15)
     story.tell(ReportUnserved(scopes=(DB,), seconds=4 * 3600))
     story.advance_to(story.at(hours=30, minutes=59))
     assert story.scope(DB).enabled
     story.advance_to(story.at(hours=32))
     assert not story.scope(DB).enabled
+
+
+def test_rule_08_an_unserved_time_counts_once_however_often_it_is_told():
+    """From 2 to 7, told by two endpoints in three pieces, one of them twice: five hours."""
+    story = Story()
+    story.advance(hours=10)
+    for since, until in ((5, 7), (2, 4), (5, 7), (3, 6)):
+        told = ReportUnserved(
+            scopes=(DB,), seconds=(until - since) * 3600, until=story.at(hours=until)
+        )
+        story.tell(told)
+        story.advance(minutes=20)
+    story.unchanged(told)
+    assert story.scope(DB).unserved == (Unserved(story.at(hours=2), story.at(hours=7)),)
+    story.advance_to(story.at(hours=29, minutes=59))
+    assert story.scope(DB).enabled
+    story.advance_to(story.at(hours=30))
+    assert not story.scope(DB).enabled
+    assert story.scope(DB).unserved == ()
+
+
+def test_rule_08_of_an_unserved_time_counts_what_follows_the_last_request():
+    """From 1 to 6 and from 8 to 9; that db asked at 5 is told last: its day has two hours more."""
+    story = Story()
+    story.advance(hours=10)
+    for seconds, until in ((5 * 3600, story.at(hours=6)), (3600, story.at(hours=9))):
+        story.tell(ReportUnserved(scopes=(DB,), seconds=seconds, until=until))
+    story.tell(ReportServed(heard=(Heard(DB, story.at(hours=5)),)))
+    story.unchanged(ReportUnserved(scopes=(DB,), seconds=3600, until=story.at(hours=5)))
+    story.advance_to(story.at(hours=31, minutes=59))
+    assert story.scope(DB).enabled
+    story.advance_to(story.at(hours=32))
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_very_many_unserved_times_are_not_kept_apart():
+    """Ten seconds of each minute: the first are known one by one, the rest as one long time."""
+    story = Story()
+    story.advance(hours=1)
+    for minute in range(1, 41):
+        told = ReportUnserved(scopes=(DB,), seconds=10, until=story.at(minutes=minute))
+        story.tell(told)
+    unserved = story.scope(DB).unserved
+    assert len(unserved) == UNSERVED_TIMES_MAX
+    assert unserved[0] == (story.at(seconds=50), story.at(minutes=1))
+    assert unserved[-1].until == story.at(minutes=40)
 
 
 def test_rule_08_an_unserved_time_before_the_last_request_is_forgotten():

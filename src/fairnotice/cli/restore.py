@@ -8,7 +8,7 @@ from typing import IO
 
 from fairnotice.cli import shown
 from fairnotice.cli.backup import STANDARD, as_json, in_words
-from fairnotice.cli.parsing import Subparsers, leaf
+from fairnotice.cli.parsing import Subparsers, leaf, store_options
 from fairnotice.cli.session import Session
 from fairnotice.errors import UsageError
 from fairnotice.stores.backups import Backup, Summary, restore
@@ -25,13 +25,12 @@ def add(subparsers: Subparsers) -> None:
     lines = (
         "fairnotice restore fleet.backup --store sqlite:new.db",
         "fairnotice restore fleet.backup --store postgresql://fairnotice@db/fairnotice",
+        "fairnotice restore fleet.backup --store-file /etc/fairnotice/store-url",
     )
     summary = "make an empty database what a backup holds"
     parser = leaf(subparsers, "restore", _restore, summary, lines)
     parser.add_argument("file", metavar="FILE", help="a backup; - for standard input")
-    parser.add_argument(
-        "--store", dest="database", metavar="URL", required=True, help="a new, empty database"
-    )
+    store_options(parser, "database", "a new, empty database", required=True)
 
 
 def _restore(session: Session) -> int:

@@ -13,10 +13,11 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from fairnotice.cli import exits, settings
+from fairnotice.cli import exits, settings, shown
 from fairnotice.cli.logs import log_to_standard_error
 from fairnotice.cli.parsing import examples
-from fairnotice.cli.serve_config import ServeConfig, doubts, read
+from fairnotice.cli.serve_check import NOT_LOOKED_AT, doubts
+from fairnotice.cli.serve_config import ServeConfig, read
 from fairnotice.cli.serve_reload import Reload
 from fairnotice.clock import Clock, SystemClock
 from fairnotice.control.certificates import Certificates
@@ -26,6 +27,7 @@ from fairnotice.drivers.command.driver import CommandDriver
 from fairnotice.drivers.driver import Driver
 from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
 from fairnotice.engine import PROFILES, Timing
+from fairnotice.errors import CannotListen
 from fairnotice.portal.portal import portal
 from fairnotice.stores.opening import open_lease, open_store, sqlite_file
 from fairnotice.systemd import reloading, tell_systemd, watchdog_seconds
@@ -64,14 +66,21 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.config)
     config = read(path)
     if options.check:
-        for doubt in doubts(config):
-            print(f"{path}: is that meant? {doubt}.")
-        print(f"{path} can be served.")
-        return exits.DONE
+        return _checked(path, config)
     # Until it can be reloaded, nobody ends it by asking for that.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log_to_standard_error(config.log.format, config.log.level)
-    uvloop.run(serve(path, config, SystemClock()))
+    try:
+        uvloop.run(serve(path, config, SystemClock()))
+    except CannotListen as error:
+        raise exits.by_its_key(path, error) from error
+    return exits.DONE
+
+
+def _checked(path: Path, config: ServeConfig) -> int:
+    print(f"{path} can be served. {NOT_LOOKED_AT}")
+    for doubt in doubts(config):
+        shown.note(doubt)
     return exits.DONE
 
 
@@ -82,7 +91,7 @@ async def serve(path: Path, config: ServeConfig, clock: Clock) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _end, ended)
     for doubt in doubts(config):
-        log.warning("is that meant? %s", doubt)
+        log.warning("%s", doubt)
     plan = plan_of(config, clock)
     assert plan.entrance is not None
     async with running(plan) as run:

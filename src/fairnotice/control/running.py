@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from fairnotice.control.auth import Gate
 from fairnotice.control.certificates import Certificates
 from fairnotice.control.guard import LOCAL_NAMES, Guard
 from fairnotice.control.headers import Headers
-from fairnotice.control.holders import is_loopback, listener_at
+from fairnotice.control.holders import cannot_listen, is_loopback
 from fairnotice.control.metrics import CONTENT_TYPE, Tally, exposition
 from fairnotice.control.passing_on import Cluster, PassingOn
 from fairnotice.control.service import Service
@@ -202,7 +201,7 @@ async def _answering(plan: Plan, place: Place, run: Running) -> AsyncIterator[Pl
         door = Door(prefix_allowed=plan.prefix_allowed)
         listener = server.listen(place.host, place.port, door)
     except OSError as error:
-        raise _taken(place, "metadata", error) from error
+        raise cannot_listen("metadata", place, error) from error
     try:
         async with beside(run.serving.reporting()):
             yield place._replace(port=listener.port)
@@ -216,7 +215,7 @@ async def _answering(plan: Plan, place: Place, run: Running) -> AsyncIterator[Pl
 
 
 def listening(place: Place, what: str) -> socket.socket:
-    """A socket bound there; UsageError that says by what it is taken."""
+    """A socket bound there; CannotListen that says by what it is taken."""
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     # The protocol is named, or asyncio does not switch off Nagle's algorithm on its connections,
     # and whoever keeps one waits 40 ms for each answer after the first.
@@ -229,7 +228,7 @@ def listening(place: Place, what: str) -> socket.socket:
         sock.listen(1024)
     except OSError as error:
         sock.close()
-        raise _taken(place, what, error) from error
+        raise cannot_listen(what, place, error) from error
     return sock
 
 
@@ -241,16 +240,6 @@ def _must_not_be_exposed(plan: Plan, entrance: Entrance) -> None:
             f"{plan.control} can be reached from outside, and nobody is asked who he is there. "
             "Choose an address of this machine's own: --control 127.0.0.1:PORT."
         )
-
-
-def _taken(place: Place, what: str, error: OSError) -> UsageError:
-    holder = listener_at(place.port) if error.errno == errno.EADDRINUSE else None
-    by = f"it is taken by {holder}" if holder else error.strerror
-    beside = f" {BESIDE}" if error.errno == errno.EADDRINUSE else ""
-    return UsageError(
-        f"{place} cannot be listened on: {by}. "
-        f"Choose another with --{what} {place.host}:PORT.{beside}"
-    )
 
 
 @contextlib.asynccontextmanager

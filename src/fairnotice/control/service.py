@@ -6,6 +6,7 @@ now raises errors.Unavailable.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
 from itertools import dropwhile, islice
 from typing import NamedTuple, TypedDict, TypeVar
 from uuid import uuid4
@@ -17,12 +18,13 @@ from fairnotice.control.endpoints import Endpoints
 from fairnotice.control.misfits import nearest
 from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
+from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.tables import known_key
 from fairnotice.errors import Unavailable, UnknownName
 from fairnotice.metadata.faults import Fault, Faults
 from fairnotice.model import Event, Requester, Window
 from fairnotice.wire.document import render
-from fairnotice.words import EventStatus, OperationKind
+from fairnotice.words import EventStatus, ImpactKind, OperationKind
 
 Row = TypeVar("Row")
 # Which rows of a table are shown to who asks, by name.
@@ -300,6 +302,8 @@ class Service:
             dry_run=body.dry_run,
         )
         decision = await self._decided(command)
+        if isinstance(decision, Decision):
+            decision = self._warned(decision, {KINDS[command.kind].impact})
         if isinstance(decision, Decision) and isinstance(decision.answer, Forecast):
             return views.forecast(decision)
         return self._shown(decision)
@@ -411,7 +415,19 @@ class Service:
         return await self._tell(commands.Keyed(**self._asked(who), command=command))
 
     async def _tell(self, command: Command) -> Result:
-        return self._shown(await self._decided(command))
+        decision = await self._decided(command)
+        if isinstance(decision, Decision):
+            decision = self._warned(decision, views.impacts_planned(self.fleet, decision))
+        return self._shown(decision)
+
+    def _warned(self, decision: Decision, kinds: set[ImpactKind]) -> Decision:
+        """With a word on what nobody can do: it is announced to VMs, and fails."""
+        driver = self.conductor.driver
+        cannot = sorted(kinds - driver.kinds)
+        if not cannot:
+            return decision
+        sentence = f"The driver ({driver.name}) cannot {' or '.join(cannot)}: this will fail."
+        return replace(decision, warnings=(*decision.warnings, sentence))
 
     async def _decided(self, command: Command) -> Decision | Refusal:
         return await self.conductor.submit(command)

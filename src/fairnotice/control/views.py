@@ -8,8 +8,10 @@ from fairnotice.control import shapes
 from fairnotice.engine import Fleet
 from fairnotice.engine.answers import Accepted, Decision, Forecast
 from fairnotice.engine.approval import held_by
+from fairnotice.engine.changes import OperationPlanned
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import impact_key
+from fairnotice.engine.impacts import impact_kind
 from fairnotice.engine.notice import least_notice_seconds
 from fairnotice.engine.rollout import look_at_node
 from fairnotice.metadata.faults import MEANINGS, FaultKind, On
@@ -26,7 +28,7 @@ from fairnotice.model import (
     Vm,
 )
 from fairnotice.wire.instance import computer_name
-from fairnotice.words import EventType, RolloutNodeStatus, RolloutStatus, ScopeKind
+from fairnotice.words import EventType, ImpactKind, RolloutNodeStatus, RolloutStatus, ScopeKind
 
 # Of a rollout, so many nodes are told why they wait; the others wait for those.
 WAITING_TOLD_MAX = 1_000
@@ -254,6 +256,17 @@ def accepted(fleet: Fleet, decision: Decision) -> shapes.Accepted:
         left=list(answer.left),
         warnings=list(decision.warnings),
     )
+
+
+def impacts_planned(fleet: Fleet, decision: Decision) -> set[ImpactKind]:
+    """What is going to be done to VMs by the operations that this decision plans."""
+    return {
+        impact_kind(change.row, vm)
+        for change in decision.changes
+        if isinstance(change, OperationPlanned)
+        for name in change.row.vms
+        if (vm := fleet.vms.get(name)) is not None
+    }
 
 
 def forecast(decision: Decision) -> shapes.Forecast:

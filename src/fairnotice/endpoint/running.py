@@ -9,6 +9,7 @@ from typing import Any
 
 from fairnotice.agent.answering import Answer, Listener
 from fairnotice.clock import Clock
+from fairnotice.control.holders import cannot_listen
 from fairnotice.endpoint import metrics
 from fairnotice.endpoint.config import Config
 from fairnotice.endpoint.front import Front
@@ -96,8 +97,7 @@ def _listening(config: Config) -> list[socket.socket]:
     try:
         return listening(config.metadata, config.workers, BACKLOG)
     except OSError as error:
-        where = "{}:{}".format(*config.metadata)
-        raise UsageError(f"{where} cannot be listened on: {error.strerror}.") from error
+        raise cannot_listen("metadata", config.metadata, error) from error
 
 
 def _link(config: Config, clock: Clock, saved: Saved) -> Link:
@@ -209,8 +209,7 @@ def _measured(config: Config, run: Running) -> Iterator[None]:
     try:
         listener = Listener(config.metrics, answer)
     except OSError as error:
-        where = "{}:{}".format(*config.metrics)
-        raise UsageError(f"{where} cannot be listened on: {error.strerror}.") from error
+        raise cannot_listen("metrics", config.metrics, error) from error
     run.metrics_port = listener.port
     try:
         yield

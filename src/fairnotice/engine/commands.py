@@ -262,10 +262,15 @@ class ReportServed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportUnserved:
-    """For so long no endpoint served these scopes, so their silence says nothing."""
+    """For so long no endpoint served these scopes, so their silence says nothing.
+
+    It may be said twice: what is excused already is not excused again.
+    """
 
     scopes: tuple[str, ...]
     seconds: float
+    # When somebody served them again; None stands for now.
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """From what an operator writes to a store: `memory:`, `sqlite:PATH`, `postgresql://…`."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,17 @@ def _is_postgres(url: str) -> bool:
     return url.startswith(("postgresql://", "postgres://"))
 
 
-def _imported(name: str) -> Any:  # noqa: ANN401 - a module of the PostgreSQL store
-    try:
-        # Imported only when asked for: psycopg is an extra of its own.
-        return import_module(f"fairnotice.stores.postgres.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != "psycopg":
-            raise
+def check_installed(url: str) -> None:
+    """errors.UsageError where what this store needs is not installed."""
+    # An extra of its own.
+    if _is_postgres(url) and find_spec("psycopg") is None:
         raise UsageError(
-            "PostgreSQL needs psycopg, which is not installed: pip install 'fairnotice[postgres]'"
-        ) from error
+            "PostgreSQL needs psycopg, which is not installed: "
+            "pip install 'fairnotice[server,postgres]'"
+        )
+
+
+def _imported(name: str) -> Any:  # noqa: ANN401 - a module of the PostgreSQL store
+    check_installed("postgresql://")
+    # Imported only when asked for.
+    return import_module(f"fairnotice.stores.postgres.{name}")
