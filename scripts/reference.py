@@ -306,9 +306,8 @@ every field, is at `/v1/openapi.json`.
   dry run starts nothing, and is answered 200.
 - `?foresee=true` on what shows a `Foresight` does nothing either: the law says, in rows and in
   sentences, what would come of it now, or refuses it as it would then.
-- `Idempotency-Key` on a POST makes a repeat the same request. Keys of what makes operations or
-  rollouts are kept a day, whatever becomes of the process; those of the rest (approve, cancel,
-  postpone, release, pause, resume, cordon, uncordon, faults) only until the process ends.
+- `Idempotency-Key` on a POST makes a repeat the same request. Keys are kept a day, whatever becomes
+  of the process and whoever leads; only those of faults end with the process that has the faults.
 - Lists have `items` and `next`; ask for more with `?after=NEXT`, and for other sizes with
   `?limit=N` (100, at most 1,000).
 - Without authentication only programs of this machine may ask: `Host`, and `Origin` if there is

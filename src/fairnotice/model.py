@@ -148,7 +148,8 @@ class Request(NamedTuple):
     """What one command asked for: one or more operations that were accepted together."""
 
     id: str
-    kind: OperationKind
+    # None where nothing but a key is remembered, of what made no operation.
+    kind: OperationKind | None
     requester: Requester
     asked_at: datetime
     operations: tuple[str, ...]
@@ -163,6 +164,9 @@ class Request(NamedTuple):
     idempotency_key: str | None = None
     # What the key stands for: a digest of the command.
     fingerprint: str = ""
+    # Where nothing but the key is remembered: the events, and the rollout, that the answer named.
+    events: tuple[str, ...] = ()
+    rollout: str | None = None
 
 
 class Operation(NamedTuple):

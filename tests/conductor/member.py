@@ -5,12 +5,16 @@ a disk that they share: each impact adds its key to FOLDER/ledger, and the epoch
 it to FOLDER/epochs. It says its ports when it is ready to be asked:
 
     {"control": 40001, "metadata": 40002}
+
+Where FOLDER/stop is, it stops itself just before the next impact, which it orders when it goes on;
+FOLDER/late has a line for each of those: its epoch, and what its driver said.
 """
 
 import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -29,6 +33,28 @@ from tests.conductor.victim import TIMING
 LEASE_SECONDS = 2.5
 
 
+class Stopping(CommandDriver):
+    """Stops its process, where it is told to, between the decision and the deed."""
+
+    def __init__(self, folder, settings, clock):
+        super().__init__(settings, clock)
+        self._stop, self._late = folder / "stop", folder / "late"
+
+    async def impact(self, order, epoch):
+        if not self._stop.exists():
+            return await super().impact(order, epoch)
+        self._stop.unlink()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        # Not to be taken back by whoever has noticed meanwhile that the lead is lost.
+        late = asyncio.ensure_future(super().impact(order, epoch))
+        late.add_done_callback(lambda done: self._tell(epoch, done.exception()))
+        return await asyncio.shield(late)
+
+    def _tell(self, epoch, error):
+        with self._late.open("a") as file:
+            file.write(f"{epoch} {type(error).__name__}\n")
+
+
 def driver(folder):
     """The operator's command writes down for whom it is done, takes a moment, and is done."""
     deed = 'cd "$0"; echo "$FAIRNOTICE_KEY" >>ledger; echo "$FAIRNOTICE_EPOCH" >>epochs; sleep 0.05'
@@ -36,7 +62,7 @@ def driver(folder):
         commands=dict.fromkeys(ImpactKind, ("sh", "-c", deed, str(folder))),
         state_directory=folder / "state",
     )
-    return CommandDriver(settings, SystemClock())
+    return Stopping(folder, settings, SystemClock())
 
 
 async def live(folder, url):

@@ -88,6 +88,13 @@ class Slow(SystemClock):
         return super().wall() - timedelta(seconds=3)
 
 
+class HourLater(SystemClock):
+    """A clock after an hour in which nobody was there."""
+
+    def wall(self):
+        return super().wall() + timedelta(hours=1)
+
+
 class Member:
     """One of the control planes, all of it in this process."""
 
@@ -193,6 +200,29 @@ def test_whoever_ends_in_peace_is_followed_at_once(postgres_url, caplog):
     asyncio.run(story())
 
 
+def test_rule_24_after_an_hour_without_anybody_notice_begins_anew(postgres_url):
+    """That is no takeover: nobody has served, and nobody has seen what was announced."""
+
+    async def story():
+        async with several(postgres_url, 1) as (one,):
+            decision = await one.conductor.submit(restart("one", "db"))
+            (event,) = decision.answer.events
+            before = one.conductor.fleet.events[event].not_before
+        with psycopg.connect(postgres_url, autocommit=True) as operator:
+            operator.execute("UPDATE fairnotice.lease SET expires_at = expires_at - interval '1h'")
+        two = Member(postgres_url, "http://b", HourLater())
+        await two.conductor.join(two.lease)
+        try:
+            await until(lambda: two.conductor.leading)
+            found = two.conductor.fleet.events[event]
+            assert found.scheduled
+            assert found.not_before >= before + timedelta(hours=1)
+        finally:
+            await two.conductor.close()
+
+    asyncio.run(story())
+
+
 def test_a_leader_stopped_in_the_middle_of_a_commit_keeps_nobody_from_leading(postgres_url):
     """Its session is ended, its commit is none, and when it goes on it follows by itself."""
 
@@ -261,6 +291,19 @@ def test_of_two_who_try_at_once_one_leads(postgres_url):
         assert not one.renew()
         one.resign()
         assert not two.look().free
+
+
+def test_whoever_is_deposed_by_another_epoch_does_not_renew(postgres_url):
+    """The lead is gone with its epoch, even while the lease has nobody else's name on it."""
+    PostgresStore(postgres_url).close()
+    with (
+        closing(PostgresLease(postgres_url, "http://a", LEASE_SECONDS)) as lease,
+        psycopg.connect(postgres_url, autocommit=True) as operator,
+    ):
+        assert lease.take(lease.look()) == 1
+        assert lease.renew()
+        operator.execute("UPDATE fairnotice.service SET epoch = epoch + 1")
+        assert not lease.renew()
 
 
 def test_a_commit_under_way_is_waited_for_a_moment(postgres_url):

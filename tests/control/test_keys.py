@@ -7,6 +7,7 @@ from fairnotice.testing.manual_clock import ManualClock
 from tests.control.calling import restarted, serving
 
 ONE = ("/v1/vms/web-0/restart", None)
+CORDON = ("/v1/nodes/node-0/cordon", None)
 THE_SAME = ("/v1/vms:restart", {"vms": ["web-0"]})
 
 
@@ -42,6 +43,9 @@ def in_one_life(_, first, second):
         (ONE, ("/v1/vms/web-1/restart", None), 409),
         (ONE, ("/v1/nodes/node-0/cordon", None), 409),
         (ONE, ("/v1/faults", {"fault": "slow", "vm": "db"}), 409),
+        (CORDON, CORDON, 202),
+        (CORDON, ONE, 409),
+        (CORDON, ("/v1/nodes/node-0/uncordon", None), 409),
     ],
 )
 def test_rule_19_what_the_law_remembers_does_not_depend_on_the_process(
@@ -49,6 +53,17 @@ def test_rule_19_what_the_law_remembers_does_not_depend_on_the_process(
 ):
     """The law knows the key, at whatever address and in whichever life it comes again."""
     assert lives(tmp_path, first, second).status == status
+
+
+def test_a_late_repeat_does_not_undo_what_was_asked_for_in_between(tmp_path):
+    """Also where another process has taken over since."""
+    store = f"sqlite:{tmp_path}/fairnotice.db"
+    with serving(open_store(store), clock=ManualClock()) as served:
+        first = served.post(*CORDON, Idempotency_Key="k").json
+        served.post("/v1/nodes/node-0/uncordon")
+    with serving(open_store(store), clock=ManualClock()) as served:
+        assert served.post(*CORDON, Idempotency_Key="k").json == first
+        assert not served.get("/v1/nodes/node-0").json["cordoned"]
 
 
 def test_a_key_of_one_event_does_not_answer_for_another(served):

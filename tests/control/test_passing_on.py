@@ -13,6 +13,7 @@ from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.stores.opening import open_lease, open_store
 from tests.cli.serves import free_port
 from tests.conductor.orchestra import until
+from tests.control.bearers import kept
 
 LONG_SECONDS = 600.0
 FLEET = {"node": [{"name": "node-0"}], "vm": [{"name": "vm-0", "node": "node-0"}]}
@@ -22,7 +23,7 @@ ANYWHERE = Place(LOOPBACK, 0)
 
 
 @asynccontextmanager
-async def control_plane(url, address, place=ANYWHERE):
+async def control_plane(url, address, place=ANYWHERE, **more):
     """One of several on this database, reached by a peer."""
     clock = SystemClock()
     plan = Plan(
@@ -32,6 +33,7 @@ async def control_plane(url, address, place=ANYWHERE):
         metadata=Place(LOOPBACK, 0),
         control=place,
         cluster=Cluster(open_lease(url, address, 1.0)),
+        **more,
     )
     async with running(plan) as run:
         peer = Peer(f"http://{run.control}")
@@ -155,3 +157,62 @@ def test_how_the_endpoints_are_is_asked_of_the_one_that_leads(postgres_url):
         assert told[3]["heard_at"] is not None
 
     asyncio.run(story())
+
+
+def test_who_may_not_and_what_is_too_large_is_not_passed_on(postgres_url):
+    """It is refused where it is asked, as the leader would, and the body is not waited for."""
+    store = open_store(postgres_url)
+    tokens = {role: kept(store, f"{role}-1", role) for role in ("reader", "operator", "admin")}
+    store.close()
+
+    async def story():
+        with closing(open_lease(postgres_url, NOWHERE, LONG_SECONDS)) as other:
+            assert other.take(other.look()) == 1
+            async with control_plane(postgres_url, "http://here", auth=True) as (run, peer):
+                await until(lambda: run.conductor.leader is not None)
+
+                async def ask(role, method, path, size):
+                    headers = [("Authorization", f"Bearer {tokens[role]}")]
+                    answer = await peer.ask(method, path, headers=headers, body=b" " * size)
+                    return answer.status
+
+                megabyte = 1024 * 1024
+                assert await ask("reader", "POST", "/v1/vms/vm-0/restart", megabyte + 1) == 403
+                assert await ask("operator", "POST", "/v1/tokens", 2) == 403
+                assert await ask("operator", "POST", "/v1/vms/vm-0/restart", megabyte + 1) == 413
+                assert await ask("operator", "POST", "/v1/nothing", megabyte + 1) == 404
+                # These would have been: nobody is there to take them.
+                assert await ask("operator", "POST", "/v1/vms/vm-0/restart", megabyte) == 503
+                assert await ask("admin", "PUT", "/v1/fleet", megabyte + 1) == 503
+
+    asyncio.run(story())
+
+
+def test_two_of_the_same_address_are_told_apart(postgres_url, caplog):
+    """Who copies a file of settings is told so by the one that follows, wherever he looks."""
+    said = "the cluster.address of this one, http://same. Give each its own"
+
+    async def story():
+        open_store(postgres_url).close()
+        former = open_lease(postgres_url, "http://same", LONG_SECONDS)
+        assert former.take(former.look()) == 1
+        async with control_plane(postgres_url, "http://same") as (one, peer):
+            # Of a life of its own that was killed there is a lease too, which nobody renews.
+            await until(lambda: one.conductor.leader is not None)
+            assert "no control plane leads at the moment" in (await put(peer))[1]
+            former.resign()
+            former.close()
+            await until(lambda: one.conductor.leading)
+            async with control_plane(postgres_url, "http://same") as (two, second):
+                await until(lambda: two.conductor.leader and two.conductor.leader.namesake)
+                health = await second.ask("GET", "/readyz")
+                assert health.status == 503
+                assert said in json.loads(health.body)["why"]
+                answer, detail = await put(second)
+                assert answer.status == 503
+                assert said in detail
+                assert one.health().ready
+
+    asyncio.run(story())
+    told = [record.message for record in caplog.records if said in record.message]
+    assert [one.startswith("nothing can be passed on from here") for one in told] == [True]

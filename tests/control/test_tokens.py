@@ -24,7 +24,7 @@ def test_a_token_is_made_shown_once_and_revoked(asking):
     listed = asking.ask("admin", "get", "/v1/tokens").body.decode()
     assert "Ann" in listed
     assert made["secret"] not in listed
-    assert made["secret"].rpartition("_")[2] not in str(asking.store.tokens())
+    assert made["secret"].split("_", 2)[2] not in str(asking.store.tokens())
     again = asking.ask("admin", "post", "/v1/tokens", {**body, "name": "ann"})
     assert (again.status, again.problem["type"][-7:]) == (422, "invalid")
     assert asking.ask("admin", "post", "/v1/tokens/Ann/revoke").json["revoked_at"]
@@ -62,6 +62,13 @@ def test_a_name_with_a_new_line_is_none():
     for name in ("a\n", "a\nb", "", "-a", "a" * 65):
         with pytest.raises(UsageError):
             make(Wanted(name, TokenRole.READER), "test", NOW)
+
+
+def test_a_token_that_counts_for_ages_is_none():
+    """Whoever makes it straight in a store is told so, as the API does."""
+    for days in (-1, 0, 36_501, 1e12, float("inf"), float("nan")):
+        with pytest.raises(UsageError, match="up to 36,500 days"):
+            make(Wanted("a", TokenRole.READER, expires_days=days), "test", NOW)
 
 
 def test_a_stream_ends_with_its_token():
@@ -145,6 +152,28 @@ def test_another_control_plane_learns_of_a_revocation_within_two_seconds():
         await bearer.ended.wait()
         assert await there.find(text) is None
         following.cancel()
+
+    asyncio.run(story())
+
+
+def test_how_long_it_takes_does_not_tell_which_ids_there_are():
+    """A wrong secret waits as an unknown id does; the right one does not."""
+
+    async def story():
+        store, clock = MemoryStore(), ManualClock()
+        text = kept(store, "a", now=clock.wall())
+        unknown = make(Wanted("b", TokenRole.READER), "test", clock.wall()).text
+        id_, _, secret = unknown.partition("_")[2].partition("_")
+        tokens = Tokens(asked(store), clock)
+        await tokens.look()
+        assert await tokens.find(text) is not None
+        wrong = "_".join((*text.split("_", 2)[:2], secret))
+        assert id_ not in wrong
+        tries = [asyncio.ensure_future(tokens.find(one)) for one in (unknown, wrong)]
+        await asyncio.sleep(0.01)
+        assert [one.done() for one in tries] == [False, False]
+        clock.advance(seconds=1)
+        assert await asyncio.gather(*tries) == [None, None]
 
     asyncio.run(story())
 

@@ -331,3 +331,50 @@ def test_rule_19_a_queued_restart_outlives_the_failure_of_the_first():
     story.failed("db")
     statuses = [impact.status for impact in story.fleet.impacts.values()]
     assert statuses == [ImpactStatus.FAILED, ImpactStatus.BEGUN]
+
+
+# ---- A key of what makes no operation ----
+
+
+def keyed(command, name="one", key="k"):
+    """An operator asks for this under a key."""
+    return ask.Keyed(id=name, by=OPERATOR, idempotency_key=key, command=command)
+
+
+def test_rule_19_a_late_repeat_under_a_key_undoes_nothing():
+    """Cordoned, returned to service, and the first asked for again: it stays in service."""
+    story = Story()
+    story.tell(keyed(ask.Cordon(node="node-0")))
+    story.tell(ask.Uncordon(node="node-0"))
+    story.unchanged(keyed(ask.Cordon(node="node-0"), "two"))
+    refusal = story.refused(keyed(ask.Cordon(node="node-1"), "two"))
+    assert (refusal.code, refusal.rule) == (Code.CONFLICT, 19)
+    assert not story.fleet.nodes["node-1"].cordoned
+    story.restart()
+    story.unchanged(keyed(ask.Cordon(node="node-0"), "two"))
+    story.advance(seconds=AZURE.remembered_seconds)
+    story.tell(keyed(ask.Cordon(node="node-0"), "two"))
+    assert story.fleet.nodes["node-0"].cordoned
+
+
+def test_rule_19_a_repeat_under_a_key_is_answered_as_the_first_was():
+    """With the same operations and events, or the same rollout; and a refusal keeps no key."""
+    story = Story()
+    (event,) = story.restart_vm("web-0").events
+    for number, command in enumerate(
+        (
+            ask.Approve(events=(event,), by=OPERATOR),
+            ask.Cancel(target=story.restart_vm("db").events[0], by=OPERATOR),
+        )
+    ):
+        first = story.tell(keyed(command, f"first-{number}", f"key-{number}"))
+        again = story.unchanged(keyed(command, f"again-{number}", f"key-{number}"))
+        assert again.answer == first
+        assert again.answer.events
+    wrong = keyed(ask.Approve(events=("NONE",), by=OPERATOR), "third", "free")
+    assert story.refused(wrong).code is Code.NOT_FOUND
+    rollout = story.roll_out("node-4")
+    pause = ask.PauseRollout(rollout=rollout, by=OPERATOR)
+    first = story.tell(keyed(pause, "fourth", "free"))
+    again = story.unchanged(keyed(pause, "fifth", "free"))
+    assert again.answer.request == first.request == rollout

@@ -173,6 +173,7 @@ def damages(data):
     yield gzip.compress(b'{"something":"else"}\n'), "no backup"
     yield data[: len(data) // 2], "cut off or damaged"
     yield data[:-1], "cut off or damaged"
+    yield data[:-8] + bytes([data[-8] ^ 1]) + data[-7:], "cut off or damaged"
     yield data[:100] + bytes([data[100] ^ 1]) + data[101:], "cut off or damaged"
     yield gzip.compress(b"".join(lines[:-1])), "its end is missing"
     yield gzip.compress(b"".join((*lines[:2], *lines[3:]))), "checksum"

@@ -54,6 +54,8 @@ class Leader(NamedTuple):
 
     epoch: int
     address: str
+    # It is another, and says that it is where we say that we are.
+    namesake: bool = False
 
 
 def why_nobody_leads(leader: Leader | None) -> str:
@@ -64,6 +66,11 @@ def why_nobody_leads(leader: Leader | None) -> str:
         return (
             "a control plane leads that has no table [cluster]. End it, and one of those leads "
             "that have"
+        )
+    if leader.namesake:
+        return (
+            f"the control plane that leads has the cluster.address of this one, {leader.address}. "
+            "Give each its own"
         )
     return ""
 
@@ -104,6 +111,8 @@ class Lead:
         self._seen: tuple[Standing, float] | None = None
         # Of the last one that was seen to lead alone.
         self._alone_epoch = 0
+        # The holder that was last seen to renew it, where it is not us.
+        self._other = ""
         # Something that was ours may still be: it has to be given back.
         self._to_resign = False
         self._asked_at: float | None = None
@@ -223,7 +232,7 @@ class Lead:
             self._to_resign = False
         found = self._lease.look()
         if not found.free and not self._is_stuck(found):
-            self._tell(None, Leader(found.epoch, found.address))
+            self._tell(None, Leader(found.epoch, found.address, self._is_namesake(found)))
             self._say_who_is_alone(found)
             # Whoever sleeps until the very end of it loses no time when it is not renewed.
             return min(self._every_seconds, found.left_seconds + 0.005)
@@ -269,9 +278,22 @@ class Lead:
         The clock of the database may be set back, and then a dead leader's lease lasts for hours.
         """
         now = self._clock.monotonic()
+        before = None if self._seen is None else self._seen[0]
         if self._seen is None or self._seen[0].renewed_at != found.renewed_at:
             self._seen = found, now
+            if before is not None and before.holder == found.holder:
+                self._meet(found)
         return now - self._seen[1] > found.seconds
+
+    def _meet(self, found: Standing) -> None:
+        """Another lives, and renews its lease: it is not one of our own lives that has ended."""
+        if self._other != found.holder and found.address == self._lease.address:
+            leader = Leader(found.epoch, found.address, namesake=True)
+            log.error("nothing can be passed on from here: %s", why_nobody_leads(leader))
+        self._other = found.holder
+
+    def _is_namesake(self, found: Standing) -> bool:
+        return found.address == self._lease.address and found.holder == self._other
 
     def _nobody_known(self) -> None:
         with self._lock:

@@ -15,7 +15,16 @@ from starlette.routing import Route as Address
 
 from fairnotice.conductor.feed import REACH_SECONDS_MAX
 from fairnotice.control import misfits, problems, shapes
-from fairnotice.control.auth import ANYBODY, CALLER, Caller, OnlyFor, forbidden
+from fairnotice.control.auth import (
+    ANYBODY,
+    BODY_BYTES_MAX,
+    CALLER,
+    NOTE,
+    TO_LEADER,
+    Caller,
+    OnlyFor,
+    forbidden,
+)
 from fairnotice.control.feeding import feed_lines
 from fairnotice.control.fleet_body import FleetBody
 from fairnotice.control.foreseeing import Foreseeing
@@ -30,7 +39,6 @@ from fairnotice.engine.tables import known_key
 from fairnotice.errors import Unavailable, UnknownName
 from fairnotice.words import TokenRole
 
-BODY_BYTES_MAX = 1024 * 1024
 # A fleet of a hundred thousand VMs.
 FLEET_BYTES_MAX = 64 * 1024 * 1024
 
@@ -105,12 +113,19 @@ class _Refused(Exception):
 def _endpoint(service: Service, route: Route, keys: Keys) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         try:
-            caller = _permitted(service, route, request)
+            caller = _entitled(route, request)
+            if TO_LEADER in request.scope:
+                # What there is may have changed where it is passed on to: looked at there.
+                return await _passed_on(route, request)
+            _must_reach(service, route, request, caller)
             call = await _understood(service, route, request, caller)
             return await _answered(route, call, request, keys)
-        except (ClientDisconnect, asyncio.CancelledError):
-            # Whoever asked is gone, or we are about to be: nobody reads this.
+        except ClientDisconnect:
+            # Whoever asked is gone before he had said all of it: nobody reads this.
             return Response(status_code=400)
+        except asyncio.CancelledError:
+            # We are about to be gone, and what was asked may be done all the same.
+            return Response(status_code=503)
         except _Refused as refused:
             return problems.said(refused.found)
         except Exception as error:
@@ -122,17 +137,29 @@ def _endpoint(service: Service, route: Route, keys: Keys) -> Endpoint:
     return endpoint
 
 
-def _permitted(service: Service, route: Route, request: Request) -> Caller:
-    """Who asks; refused before anything is looked at that he may not know of."""
+def _entitled(route: Route, request: Request) -> Caller:
+    """Who asks; refused where this is for a larger role."""
     caller: Caller = request.scope.get(CALLER, ANYBODY)
+    if route.always_noted and NOTE in request.scope:
+        request.scope[NOTE]()
+    if not caller.may(route.needs, _name(request)):
+        raise _Refused(forbidden())
+    return caller
+
+
+def _must_reach(service: Service, route: Route, request: Request, caller: Caller) -> None:
+    """Refused before anything is looked at that he may not know of."""
     name = _name(request)
     # A list, or what the body names, is looked through later.
     later = not name and route.reach is not Reach.CLOUD
-    if not caller.may(route.needs, name) or not (
-        later or caller.reaches(service.fleet, route.reach, name)
-    ):
+    if not (later or caller.reaches(service.fleet, route.reach, name)):
         raise _Refused(forbidden())
-    return caller
+
+
+async def _passed_on(route: Route, request: Request) -> Response:
+    """What the leader answers."""
+    answer: Response = await request.scope[TO_LEADER](request, _body_bytes_max(route))
+    return answer
 
 
 def _name(request: Request) -> str:
@@ -182,9 +209,8 @@ async def _understood(service: Service, route: Route, request: Request, caller: 
     query = _query(request, route.asks)
     body: Any = None
     if route.takes is not None:
-        limit = FLEET_BYTES_MAX if route.takes is FleetBody else BODY_BYTES_MAX
         # What needs nothing said may have nothing said.
-        data = await _body(request, limit) or b"{}"
+        data = await _body(request, _body_bytes_max(route)) or b"{}"
         body = msgspec.json.decode(data, type=route.takes)
     key = request.headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= KEY_CHARACTERS_MAX:
@@ -215,6 +241,10 @@ def _query(request: Request, asks: type) -> Any:  # noqa: ANN401, what the route
         raise _Refused(problems.of_misfit(misfits.misfit(error, asks))) from error
 
 
+def _body_bytes_max(route: Route) -> int:
+    return FLEET_BYTES_MAX if route.takes is FleetBody else BODY_BYTES_MAX
+
+
 async def _body(request: Request, limit: int) -> bytes:
     """The whole body, unless it is too large."""
     pieces: list[bytes] = []
@@ -222,8 +252,7 @@ async def _body(request: Request, limit: int) -> bytes:
     async for piece in request.stream():
         size += len(piece)
         if size > limit:
-            detail = f"At most {limit:,} bytes are taken."
-            raise _Refused(problems.problem("too-large", 413, detail))
+            raise _Refused(problems.too_large(limit))
         pieces.append(piece)
     return b"".join(pieces)
 

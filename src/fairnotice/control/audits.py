@@ -1,7 +1,8 @@
 """The audit: who asked for what. A line in the log at once, in the store within a second.
 
 Refusals cost whoever is refused nothing, so they are written down only so often: a flood of them
-fills neither log nor disk, and the next line says how many were left out.
+fills neither log nor disk, and the next line says how many were left out. Strangers share what
+there is room for, and every token has room of its own: nobody hides what another's token tries.
 """
 
 import asyncio
@@ -22,9 +23,30 @@ TOGETHER_SECONDS = 0.25
 AGAIN_SECONDS = 1.0
 # What waits for a store that is away; then the oldest are only in the log.
 WAITING_MAX = 10_000
-# Refusals: so many at once, and then so many a second.
+# Refusals of each token, and of all strangers: so many at once, and then so many a second.
 REFUSALS_MAX = 100
 REFUSALS_A_SECOND = 1.0
+UNAUTHENTICATED = 401
+
+
+class _Room:
+    """How many refusals may still be written down, and how many were left out since."""
+
+    def __init__(self, now: float) -> None:
+        self._left = float(REFUSALS_MAX)
+        self._at = now
+        self.left_out = 0
+
+    def take(self, now: float) -> bool:
+        """Whether there is room for one more."""
+        gained = (now - self._at) * REFUSALS_A_SECOND
+        self._at = now
+        self._left = min(self._left + gained, float(REFUSALS_MAX))
+        if self._left < 1:
+            self.left_out += 1
+            return False
+        self._left -= 1
+        return True
 
 
 class Audits:
@@ -36,34 +58,26 @@ class Audits:
         self._waiting: list[Audited] = []
         self._arrived = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
-        self._refusals_left = float(REFUSALS_MAX)
-        self._refused_at = clock.monotonic()
-        self._left_out = 0
+        # By the token that was refused: there are few. Whoever showed none is in one with all.
+        self._rooms: dict[str | None, _Room] = {}
 
     def note(self, audited: Audited, *, refused: bool) -> None:
         """This was asked for; where it was refused, it may be one too many to be written down."""
         if refused:
-            if not self._room_for_refusal():
-                self._left_out += 1
+            now = self._clock.monotonic()
+            # A token that does not count was shown by a stranger, whosever it was.
+            whose = None if audited.status == UNAUTHENTICATED else audited.token
+            room = self._rooms.setdefault(whose, _Room(now))
+            if not room.take(now):
                 return
-            audited = msgspec.structs.replace(audited, left_out=self._left_out)
-            self._left_out = 0
+            audited = msgspec.structs.replace(audited, left_out=room.left_out)
+            room.left_out = 0
         _tell(audited, refused=refused)
         if len(self._waiting) >= WAITING_MAX:
             # It is in the log; the newest are more likely what is looked for.
             del self._waiting[0]
         self._waiting.append(audited)
         self._arrived.set()
-
-    def _room_for_refusal(self) -> bool:
-        now = self._clock.monotonic()
-        gained = (now - self._refused_at) * REFUSALS_A_SECOND
-        self._refused_at = now
-        self._refusals_left = min(self._refusals_left + gained, float(REFUSALS_MAX))
-        if self._refusals_left < 1:
-            return False
-        self._refusals_left -= 1
-        return True
 
     async def write(self) -> None:
         """Make durable what is noted, for as long as the task lives."""

@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 import msgspec
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairnotice.control import problems, shapes
@@ -28,11 +29,18 @@ from fairnotice.words import Role, TokenRole
 CALLER = "fairnotice.caller"
 # Where it carries what to call when the leader, which writes it down too, has answered it.
 LEFT_TO_LEADER = "fairnotice.left-to-leader"
+# Where it carries how to have the leader answer it, at a control plane that follows: called with
+# the request and how large its body may be, by whoever has found that it may be asked at all.
+TO_LEADER = "fairnotice.to-leader"
+# Where it carries what to call at an address where everything asked is written down.
+NOTE = "fairnotice.note"
 # The header by which one of several control planes says for whom it passes something on.
 PASSED_ON = "fairnotice-passed-on"
 # What anybody may ask: whether somebody is there, and whether he is ready.
 OPEN_PATHS = ("/healthz", "/readyz")
 LOOKING = ("GET", "HEAD", "OPTIONS")
+# A body may be so large, except where more is said.
+BODY_BYTES_MAX = 1024 * 1024
 # Of a path and of an answer, so much is looked at for the audit.
 PATH_CHARACTERS_MAX = 200
 ANSWER_BYTES_MAX = 1024 * 1024
@@ -125,7 +133,11 @@ class Gate:
             if caller is None and scope["path"] not in OPEN_PATHS:
                 await problems.said(unauthenticated(), _CHALLENGE)(scope, receive, witness)
             else:
-                more = {CALLER: caller, LEFT_TO_LEADER: witness.leave_to_leader}
+                more = {
+                    CALLER: caller,
+                    LEFT_TO_LEADER: witness.leave_to_leader,
+                    NOTE: witness.note,
+                }
                 await self._app({**scope, **more}, receive, witness)
         finally:
             # Also what failed on our side, or whom nobody could answer any more: it may be done.
@@ -138,7 +150,8 @@ class Gate:
         token = None if caller is None else caller.token
         # What an endpoint reports is in the journal, many times a second.
         routine = token is not None and token.role is TokenRole.ENDPOINT
-        if not refused and (scope["method"] in LOOKING or routine or _only_asks(scope)):
+        passed_over = scope["method"] in LOOKING or routine or _only_asks(scope)
+        if passed_over and not (refused or witness.noted):
             return
         # A token that was stolen goes on to be tried after it is revoked.
         lapsed = self._auth.tokens.lapsed(shown) if caller is None else None
@@ -197,6 +210,7 @@ class _Witness:
     def __init__(self, send: Send, *, keeps_body: bool) -> None:
         self.status = 0
         self.left_to_leader = False
+        self.noted = False
         self._send = send
         self._keeps_body = keeps_body
         self._body = b""
@@ -211,6 +225,10 @@ class _Witness:
     def leave_to_leader(self) -> None:
         """Another control plane has answered it, and has written it down."""
         self.left_to_leader = True
+
+    def note(self) -> None:
+        """It is written down, though it changes nothing, or whoever asks does so all the time."""
+        self.noted = True
 
     def operations(self) -> tuple[str, ...]:
         """Which operations came of it."""
@@ -235,5 +253,8 @@ class OnlyFor:
         name = scope.get("path_params", {}).get("name", "")
         if limited or not caller.may(self._needs, name):
             await problems.said(forbidden())(scope, receive, send)
+        elif TO_LEADER in scope:
+            answer = await scope[TO_LEADER](Request(scope, receive), BODY_BYTES_MAX)
+            await answer(scope, receive, send)
         else:
             await self._app(scope, receive, send)

@@ -1,9 +1,8 @@
 """Idempotency keys: the same key at the same address with the same body is the same request.
 
-What makes operations is remembered by the law itself, durably (rule 19), and is none of ours. The
-rest (approve, cancel, cordon …) changes nothing when it is repeated at once; here its answer is
-kept for as long as the process lives, so that a repeat that comes late does not undo what was asked
-for in between.
+What the law is asked for it remembers itself, durably (rule 19), and is none of ours. The rest is
+faults of the endpoint in this process, and tokens that are revoked, which stay so however often it
+is said: here its answer is kept for as long as the process lives.
 """
 
 from collections import OrderedDict

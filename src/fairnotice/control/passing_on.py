@@ -2,7 +2,8 @@
 
 What is asked is passed on as it is, and so is what is answered. Reads and the feed are answered
 here, from what was committed, but for what only the leader knows; so whoever has changed something
-through this control plane is answered when it is to be seen here.
+through this control plane is answered when it is to be seen here. A role that is too small and a
+body that is too large are refused here: nobody has the leader, or this one, take what it would not.
 """
 
 import asyncio
@@ -20,9 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.conductor.feed import Feed
 from fairnotice.conductor.leading import Leader, why_nobody_leads
-from fairnotice.control.auth import LEFT_TO_LEADER, PASSED_ON
+from fairnotice.control.auth import LEFT_TO_LEADER, PASSED_ON, TO_LEADER
 from fairnotice.control.peers import Peer, PeerAnswer
-from fairnotice.control.problems import problem, said
+from fairnotice.control.problems import problem, said, too_large
 from fairnotice.errors import Unavailable, UsageError
 from fairnotice.stores.lease import Lease
 
@@ -30,8 +31,6 @@ log = logging.getLogger(__name__)
 
 # What changes nothing is answered wherever it is asked.
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-# As large as the largest fleet that is taken.
-BODY_BYTES_MAX = 64 * 1024 * 1024
 BAD_REQUEST = 400
 UNAVAILABLE = 503
 # How the endpoints of nodes are: each reports to the leader, whichever it follows.
@@ -82,8 +81,7 @@ class PassingOn:
         elif self._conductor.leading:
             await self._app(scope, receive, self._with_revision(send))
         else:
-            answer = await self._passed_on(Request(scope, receive))
-            await answer(scope, receive, send)
+            await self._app({**scope, TO_LEADER: self._passed_on}, receive, send)
 
     def _is_leaders(self, scope: Scope) -> bool:
         """Whether only the leader knows it: who reports to whom is in no journal."""
@@ -95,7 +93,7 @@ class PassingOn:
         request = Request(scope, receive)
         if PASSED_ON in request.headers or why_nobody_leads(self._conductor.leader):
             return None
-        answer = await self._passed_on(request)
+        answer = await self._passed_on(request, 0)
         return None if answer.status_code == UNAVAILABLE else answer
 
     async def close(self) -> None:
@@ -112,20 +110,20 @@ class PassingOn:
 
         return sending
 
-    async def _passed_on(self, request: Request) -> Response:
+    async def _passed_on(self, request: Request, body_bytes_max: int) -> Response:
         leader = self._conductor.leader
         if PASSED_ON in request.headers:
             return _cannot("it was passed on to one that does not lead. Nothing was done")
         if leader is None or leader.address == self._ours:
             # Or we are about to: what others have recorded last is being read.
-            return _cannot(f"{why_nobody_leads(None)}. Nothing was done")
+            why = why_nobody_leads(leader) or why_nobody_leads(None)
+            return _cannot(f"{why}. Nothing was done")
         if not leader.address:
             return _cannot(f"{why_nobody_leads(leader)}. Nothing was done")
         try:
-            body = await _whole_body(request)
+            body = await _whole_body(request, body_bytes_max)
             if body is None:
-                found = problem("too-large", 413, f"At most {BODY_BYTES_MAX:,} bytes are taken.")
-                return said(found)
+                return said(too_large(body_bytes_max))
             answer = await self._answer_of(leader, request, body)
         except ClientDisconnect:
             # Whoever asked is gone: nobody reads this.
@@ -172,12 +170,12 @@ class PassingOn:
         )
 
 
-async def _whole_body(request: Request) -> bytes | None:
+async def _whole_body(request: Request, bytes_max: int) -> bytes | None:
     """The body; None where it is too large."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > BODY_BYTES_MAX:
+        if len(body) > bytes_max:
             return None
     return bytes(body)
 

@@ -101,6 +101,11 @@ def unavailable(error: Unavailable) -> Problem:
     return problem("unavailable", 503, f"It cannot be done now: {why}. {remedy}.")
 
 
+def too_large(bytes_max: int) -> Problem:
+    """The body is more than is taken."""
+    return problem("too-large", 413, f"At most {bytes_max:,} bytes are taken.")
+
+
 def of_misfit(found: Misfit) -> Problem:
     """What was sent does not fit."""
     return problem("invalid", 422, found.sentence, found.field, nearest=found.nearest)

@@ -98,6 +98,14 @@ class Route(NamedTuple):
     reach: Reach = Reach.CLOUD
     # What is answered, where that is no JSON: `handle` then returns the whole answer.
     media_type: str = "application/json"
+    # Whether it is written down even when an endpoint asks, whose reports are not.
+    noted: bool = False
+
+    @property
+    def always_noted(self) -> bool:
+        """Whether all that is asked here is in the audit: also what is only looked at."""
+        # Who takes a backup has everything, and who lists tokens knows whose to steal.
+        return self.noted or self.needs is TokenRole.ADMIN
 
 
 def foreseeable(route: Route) -> Route:

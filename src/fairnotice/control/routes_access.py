@@ -14,7 +14,6 @@ from fairnotice.errors import UnknownName
 from fairnotice.stores import access
 from fairnotice.words import TokenRole
 
-EXPIRES_DAYS_MAX = 36_500
 NUMBER_DIGITS = r"^[0-9]{0,18}$"
 
 
@@ -41,7 +40,7 @@ class CreateToken(Body):
     scopes: list[str] = msgspec.field(default_factory=list)
     resource_groups: list[str] = msgspec.field(default_factory=list)
     node: str | None = None
-    expires_days: Annotated[float, msgspec.Meta(gt=0, le=EXPIRES_DAYS_MAX)] | None = None
+    expires_days: Annotated[float, msgspec.Meta(gt=0, le=tokens.EXPIRES_DAYS_MAX)] | None = None
 
 
 class TokenCreated(Shape):

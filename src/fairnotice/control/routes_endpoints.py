@@ -93,7 +93,18 @@ def _routes() -> Iterable[Route]:
     for what, summary, says, shows, takes in said:
         path = f"{PATH}/{what}"
         needs = TokenRole.ENDPOINT
-        yield Route("POST", path, summary, _said(says), shows, needs, takes, reach=Reach.NOTHING)
+        yield Route(
+            "POST",
+            path,
+            summary,
+            _said(says),
+            shows,
+            needs,
+            takes,
+            reach=Reach.NOTHING,
+            # The journal says which VM approved, and not who spoke for it.
+            noted=what == "approve",
+        )
 
 
 ENDPOINT_ROUTES = tuple(_routes())

@@ -57,7 +57,7 @@ def _events() -> Iterable[Route]:
             TokenRole.OPERATOR,
             shapes.Nothing,
             status=202,
-            memory=Memory.PROCESS,
+            memory=Memory.LAW,
             reach=Reach.EVENT,
         )
     yield Route(
@@ -69,7 +69,7 @@ def _events() -> Iterable[Route]:
         TokenRole.OPERATOR,
         shapes.Postpone,
         status=202,
-        memory=Memory.PROCESS,
+        memory=Memory.LAW,
         reach=Reach.EVENT,
     )
 
@@ -94,7 +94,7 @@ EVENT_ROUTES: tuple[Route, ...] = (
         TokenRole.OPERATOR,
         shapes.Nothing,
         status=202,
-        memory=Memory.PROCESS,
+        memory=Memory.LAW,
         reach=Reach.OPERATION,
     ),
 )

@@ -52,13 +52,13 @@ def _operations() -> Iterable[Route]:
         (
             "cordon",
             "Put no VM on a node.",
-            lambda call: call.service.cordon(call.name, cordoned=True),
+            lambda call: call.service.cordon(call.name, call.who, cordoned=True),
             shapes.Nothing,
         ),
         (
             "uncordon",
             "Return a node to service.",
-            lambda call: call.service.cordon(call.name, cordoned=False),
+            lambda call: call.service.cordon(call.name, call.who, cordoned=False),
             shapes.Nothing,
         ),
     )
@@ -72,7 +72,7 @@ def _operations() -> Iterable[Route]:
             TokenRole.OPERATOR,
             takes,
             status=202,
-            memory=Memory.PROCESS if what in ("cordon", "uncordon") else Memory.LAW,
+            memory=Memory.LAW,
         )
 
 
@@ -99,7 +99,7 @@ def _rollouts() -> Iterable[Route]:
             TokenRole.OPERATOR,
             shapes.Nothing,
             status=202,
-            memory=Memory.PROCESS,
+            memory=Memory.LAW,
         )
 
 

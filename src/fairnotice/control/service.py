@@ -50,7 +50,7 @@ VM_OPERATIONS: Mapping[str, Callable[..., Command]] = {
     "start": commands.Start,
     "deallocate": commands.Deallocate,
 }
-ROLLOUT_COMMANDS: Mapping[str, Callable[..., Command]] = {
+ROLLOUT_COMMANDS: Mapping[str, Callable[..., commands.Steering]] = {
     "pause": commands.PauseRollout,
     "resume": commands.ResumeRollout,
     "cancel": commands.CancelRollout,
@@ -276,11 +276,11 @@ class Service:
         named("node", self.fleet.nodes, node)
         return await self._tell(commands.FailNode(**self._asked(who), node=node))
 
-    async def cordon(self, node: str, *, cordoned: bool) -> Result:
+    async def cordon(self, node: str, who: Who, *, cordoned: bool) -> Result:
         """Put no VM on this node; or return it to service."""
         named("node", self.fleet.nodes, node)
         command = commands.Cordon if cordoned else commands.Uncordon
-        return await self._tell(command(node=node))
+        return await self._steer(command(node=node), who)
 
     async def start_rollout(
         self, who: Who, body: shapes.StartRollout
@@ -312,7 +312,7 @@ class Service:
     async def steer_rollout(self, what: str, rollout: str, who: Who) -> Result:
         """Pause, resume or cancel a rollout."""
         row = named("rollout", self.fleet.rollouts, spelled(self.fleet.rollouts, rollout))
-        return await self._tell(ROLLOUT_COMMANDS[what](rollout=row.id, by=who.requester))
+        return await self._steer(ROLLOUT_COMMANDS[what](rollout=row.id, by=who.requester), who)
 
     # ---- Operations and events ----
 
@@ -321,28 +321,28 @@ class Service:
         name = spelled(self.fleet.requests, spelled(self.fleet.operations, name))
         if name not in self.fleet.requests:
             named("operation", self.fleet.operations, name)
-        return await self._tell(commands.Cancel(target=name, by=who.requester))
+        return await self._steer(commands.Cancel(target=name, by=who.requester), who)
 
     async def approve(self, event: str, who: Who) -> Result:
         """Give the go-ahead in the control plane."""
         event = self._event(event).id
-        return await self._tell(commands.Approve(events=(event,), by=who.requester))
+        return await self._steer(commands.Approve(events=(event,), by=who.requester), who)
 
     async def cancel(self, event: str, who: Who) -> Result:
         """Take back the operation of this event, with all its events."""
         event = self._event(event).id
-        return await self._tell(commands.Cancel(target=event, by=who.requester))
+        return await self._steer(commands.Cancel(target=event, by=who.requester), who)
 
     async def postpone(self, event: str, who: Who, body: shapes.Postpone) -> Result:
         """Give more notice."""
         event = self._event(event).id
         command = commands.Postpone(event=event, not_before=body.not_before, by=who.requester)
-        return await self._tell(command)
+        return await self._steer(command, who)
 
     async def release(self, event: str, who: Who) -> Result:
         """Do not wait for endpoints that have not confirmed this event."""
         event = self._event(event).id
-        return await self._tell(commands.Release(event=event, by=who.requester))
+        return await self._steer(commands.Release(event=event, by=who.requester), who)
 
     # ---- The fleet ----
 
@@ -408,6 +408,12 @@ class Service:
 
     def _asked(self, who: Who) -> _Asked:
         return {"id": self._new_id(), "by": who.requester, "idempotency_key": who.key}
+
+    async def _steer(self, command: commands.Steering, who: Who) -> Result:
+        """Tell what makes no operation; under a key, once (rule 19)."""
+        if who.key is None:
+            return await self._tell(command)
+        return await self._tell(commands.Keyed(**self._asked(who), command=command))
 
     async def _tell(self, command: Command) -> Result:
         decision = await self._decided(command)

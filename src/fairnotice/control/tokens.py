@@ -4,7 +4,7 @@ A token is `fairnotice_ID_SECRET`: an id of 64 bits, which is no secret and find
 random bits. Only its hash is kept (docs/decisions/0012-access.md says why a fast one will do).
 
 Every control plane has all of them in memory, asks the store every two seconds whether any has
-changed, and at once where it is shown one that it does not know.
+changed, and within a moment where it is shown one that it does not know.
 """
 
 import asyncio
@@ -30,6 +30,8 @@ LOOK_SECONDS = 2.0
 # Whoever tries one unknown token after another has the store asked no more often than so.
 LOOK_AGAIN_SECONDS = 0.2
 NAME_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+# A hundred years; what is meant for longer has no end.
+EXPIRES_DAYS_MAX = 36_500
 # Names under which somebody asks who has no token.
 RESERVED_NAMES = ("operator", "platform")
 
@@ -93,6 +95,8 @@ def _must_mean_something(wanted: Wanted) -> None:
         )
     if wanted.name.lower() in RESERVED_NAMES:
         raise UsageError(f"{wanted.name} is who asks without a token. Choose another name.")
+    if wanted.expires_days is not None and not 0 < wanted.expires_days <= EXPIRES_DAYS_MAX:
+        raise UsageError(f"A token counts for up to {EXPIRES_DAYS_MAX:,} days, or has no end.")
     limited = bool(wanted.scopes or wanted.resource_groups)
     if wanted.node is None and wanted.role is TokenRole.ENDPOINT:
         raise UsageError("A token of role endpoint is good for one node: say which (--node NAME).")
@@ -196,24 +200,26 @@ class Tokens:
         form = _FORM.fullmatch(text)
         if form is None:
             return None
-        id_ = form[1]
-        if id_ not in self._known:
+        token = self._shown_by(form[1], text)
+        if token is None:
+            # An id that is known waits too, though its secret does not change: how long it takes
+            # tells nobody which ids there are.
             await self._look_soon()
-        token = self._right(id_, text)
-        if token is None or not self._counts(id_):
+            token = self._shown_by(form[1], text)
+        if token is None or not self._counts(token.id):
             return None
-        return self._bearers.setdefault(id_, Bearer(token))
+        return self._bearers.setdefault(token.id, Bearer(token))
 
-    def _right(self, id_: str, text: str) -> Token | None:
+    def _shown_by(self, id_: str, text: str) -> Token | None:
+        """The token of this id, where it has this secret; compared also where there is none."""
         token = self._known.get(id_)
-        # Compared also where there is none, and whole: how long it takes tells nothing.
         kept = "" if token is None else token.secret_hash
         return token if hmac.compare_digest(hash_of(text), kept) else None
 
     def lapsed(self, text: str) -> Lapsed | None:
         """Whose token this was, where it counts no longer: for the audit, and nobody's answer."""
         form = _FORM.fullmatch(text)
-        token = None if form is None else self._right(form[1], text)
+        token = None if form is None else self._shown_by(form[1], text)
         if token is None or self._counts(token.id):
             return None
         return Lapsed(token, "expired" if token.revoked_at is None else "revoked")

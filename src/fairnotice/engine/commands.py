@@ -219,6 +219,16 @@ class Release:
     by: Requester
 
 
+# ---- Under a key (rule 19) ----
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keyed(Asked):
+    """What makes no operation, asked under a key: repeated, it changes nothing."""
+
+    command: "Steering"
+
+
 # ---- Who listens (rules 8, 9, 26) ----
 
 
@@ -404,6 +414,18 @@ class SetTerminateNotice:
     minutes: int | None
 
 
+# What changes the course of what there is, and makes no operation.
+Steering = (
+    Cordon
+    | Uncordon
+    | PauseRollout
+    | ResumeRollout
+    | CancelRollout
+    | Approve
+    | Postpone
+    | Cancel
+    | Release
+)
 Command = (
     Restart
     | Redeploy
@@ -416,17 +438,10 @@ Command = (
     | NodeOperation
     | PredictFailure
     | FailNode
-    | Cordon
-    | Uncordon
     | ReportReachable
     | StartRollout
-    | PauseRollout
-    | ResumeRollout
-    | CancelRollout
-    | Approve
-    | Postpone
-    | Cancel
-    | Release
+    | Steering
+    | Keyed
     | ReportServed
     | ReportUnserved
     | JoinEndpoint

@@ -97,6 +97,12 @@ def _known(draft: Draft, command: commands.Asked) -> Accepted | None:
     return Accepted(request=name) if request is None else users.answer_again(draft, request)
 
 
+def _keyed(draft: Draft, command: commands.Keyed) -> Accepted:
+    answer = HANDLERS[type(command.command)](draft, command.command)
+    assert isinstance(answer, Accepted)
+    return users.remember(draft, command, answer)
+
+
 def _must_be_allowed(command: commands.Asked) -> None:
     """A VM asks for nothing, and nodes are the operator's; the rest is the fronts' to decide."""
     if not command.id or any(sign in command.id for sign in "./"):
@@ -210,6 +216,7 @@ HANDLERS: dict[type, Callable[[Draft, Any], Accepted | Forecast]] = {
     commands.Approve: approval.approve,
     commands.Postpone: approval.postpone,
     commands.Release: approval.release,
+    commands.Keyed: _keyed,
     commands.JoinEndpoint: approval.join_endpoint,
     commands.LeaveEndpoint: approval.leave_endpoint,
     commands.Confirm: approval.confirm,

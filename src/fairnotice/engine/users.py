@@ -20,6 +20,7 @@ from fairnotice.engine.commands import (
     Cancel,
     Delete,
     Evict,
+    Keyed,
     OnVms,
     Redeploy,
     Restart,
@@ -181,13 +182,17 @@ def accept(
         idempotency_key=command.idempotency_key,
         fingerprint=fingerprint(command),
     )
-    draft.record(RequestAccepted(draft.now, request))
+    _write_down(draft, request)
     for planned in plans:
         plan(draft, planned)
-    if not plans:
+    return answer_again(draft, request)
+
+
+def _write_down(draft: Draft, request: Request) -> None:
+    draft.record(RequestAccepted(draft.now, request))
+    if not request.operations:
         forgotten_at = draft.now + timedelta(seconds=draft.timing.remembered_seconds)
         draft.wake(forgotten_at, Matter.REQUEST, request.id)
-    return answer_again(draft, request)
 
 
 def accept_repeat(
@@ -199,6 +204,24 @@ def accept_repeat(
     operations = [draft.operations[name] for name in repeats]
     events = tuple(event for operation in operations for event in operation.events)
     return Accepted(operations[0].request if operations else None, repeats, events)
+
+
+def remember(draft: Draft, command: Keyed, answer: Accepted) -> Accepted:
+    """Keep the key of what made no operation, and what was answered (rule 19)."""
+    request = Request(
+        id=command.id,
+        kind=None,
+        requester=command.by,
+        asked_at=draft.now,
+        operations=(),
+        repeats=answer.operations,
+        idempotency_key=command.idempotency_key,
+        fingerprint=fingerprint(command),
+        events=answer.events,
+        rollout=answer.request,
+    )
+    _write_down(draft, request)
+    return answer
 
 
 def fingerprint(command: Asked) -> str:
@@ -250,6 +273,8 @@ def _ask(
 
 def answer_again(draft: Draft, request: Request) -> Accepted:
     """The answer to a request, given again (rule 19). What is long over is left out."""
+    if request.kind is None:
+        return Accepted(request.rollout, request.repeats, request.events)
     names = (*request.repeats, *request.operations)
     operations = [draft.operations[name] for name in names if name in draft.operations]
     events = tuple(event for operation in operations for event in operation.events)

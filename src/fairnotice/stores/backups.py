@@ -123,6 +123,8 @@ class Backup:
     def __init__(self, file: IO[bytes], name: str) -> None:
         self._name = name
         self._file = gzip.GzipFile(fileobj=file)
+        # Whether anything of it could be read.
+        self._read = False
         self._digest = hashlib.sha256()
         self.counts = Counter[str]()
         line = self._line()
@@ -139,11 +141,16 @@ class Backup:
 
     def _line(self) -> bytes:
         try:
-            return self._file.readline()
+            line = self._file.readline()
         except gzip.BadGzipFile as error:
+            if self._read:
+                # What it was compressed with has a checksum of its own.
+                raise self._damaged("its checksum is another") from error
             raise UsageError(f"{self._name} is no backup of fairnotice.") from error
         except (EOFError, zlib.error) as error:
             raise self._damaged("it ends before its end") from error
+        self._read = True
+        return line
 
     def _damaged(self, why: str) -> UsageError:
         return UsageError(f"{self._name} is cut off or damaged: {why}. Use an earlier one.")

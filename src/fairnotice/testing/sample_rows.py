@@ -88,6 +88,8 @@ REQUEST = Request(
     repeats=("operation-0",),
     idempotency_key="again",
     fingerprint="0123",
+    events=("EVENT-1",),
+    rollout="rollout-1",
 )
 SCALE_SET = ScaleSet(
     "batch", Priority.SPOT, terminate_notice_minutes=10, placement_groups=2, resource_group="prod"

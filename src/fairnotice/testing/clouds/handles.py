@@ -254,11 +254,11 @@ class CloudNode(Handle):
 
     def cordon(self) -> None:
         """Put no VM on it."""
-        self._cloud.done(self._cloud.service.cordon(self.name, cordoned=True))
+        self._cloud.done(self._cloud.service.cordon(self.name, TEST, cordoned=True))
 
     def uncordon(self) -> None:
         """Return it to service."""
-        self._cloud.done(self._cloud.service.cordon(self.name, cordoned=False))
+        self._cloud.done(self._cloud.service.cordon(self.name, TEST, cordoned=False))
 
     def look(self) -> shapes.Node:
         """All that the control plane shows of it now."""
