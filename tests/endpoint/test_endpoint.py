@@ -208,3 +208,18 @@ def test_a_polite_end_reports_what_was_served_last(tmp_path, workers):
             node.stop()
 
         assert [one["vm"] for one in event_of(served, event)["seen"]] == ["web-0"]
+
+
+def test_a_control_plane_that_lags_is_not_believed(tmp_path):
+    """It has not read of an event that is shown: the VM goes on to read it."""
+    with serving() as ahead, serving() as behind, relay(ahead) as link:
+        with endpoint(tmp_path / "e", NODE, link.url, url(behind)) as node:
+            event = restarted(ahead, "web-0")
+            node.shows(WEB, event)
+            before = node.ask(WEB).body
+            link.cut()
+            log = tmp_path / "e" / "log"
+            until(lambda: "no control plane tells anything" in log.read_text(), "the refusal")
+
+            assert node.ask(WEB).body == before
+            assert not node.connected()

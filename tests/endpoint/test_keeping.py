@@ -168,3 +168,15 @@ def accepted_by(sockets):
             continue
         return number
     raise AssertionError("nobody came in")
+
+
+def test_nobody_is_led_back_to_what_is_over():
+    """A control plane that lags tells less than is shown: nothing of it counts."""
+    holding = Holding()
+    snapshot(holding)
+    with pytest.raises(Unavailable, match="at revision 6, and 7 was told"):
+        told(holding, Hello(1, "n"), SnapshotBegins(), At(6))
+    assert (holding.revision, list(holding.vms)) == (7, ["a"])
+
+    holding.begin()
+    assert told(holding, Hello(1, "n"), SnapshotBegins(), At(7)).at.revision == 7

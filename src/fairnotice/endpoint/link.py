@@ -131,7 +131,9 @@ class Link:
 
     async def _follow(self, first_told: Callable[[], None]) -> None:
         self.holding.begin()
-        async with contextlib.aclosing(self._passing.feed()) as feed:  # type: ignore[type-var]
+        async with contextlib.aclosing(  # type: ignore[type-var]
+            self._passing.feed(self.holding.revision)
+        ) as feed:
             async for line in feed:
                 told = self.holding.take(line)
                 if told is None:
