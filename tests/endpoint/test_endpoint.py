@@ -212,14 +212,49 @@ def test_a_polite_end_reports_what_was_served_last(tmp_path, workers):
 
 def test_a_control_plane_that_lags_is_not_believed(tmp_path):
     """It has not read of an event that is shown: the VM goes on to read it."""
-    with serving() as ahead, serving() as behind, relay(ahead) as link:
-        with endpoint(tmp_path / "e", NODE, link.url, url(behind)) as node:
-            event = restarted(ahead, "web-0")
-            node.shows(WEB, event)
-            before = node.ask(WEB).body
-            link.cut()
-            log = tmp_path / "e" / "log"
-            until(lambda: "no control plane tells anything" in log.read_text(), "the refusal")
+    with (
+        serving() as ahead,
+        serving() as behind,
+        relay(ahead) as link,
+        endpoint(tmp_path / "e", NODE, link.url, url(behind)) as node,
+    ):
+        event = restarted(ahead, "web-0")
+        node.shows(WEB, event)
+        before = node.ask(WEB).body
+        link.cut()
+        log = tmp_path / "e" / "log"
+        until(lambda: "no control plane tells anything" in log.read_text(), "the refusal")
 
-            assert node.ask(WEB).body == before
-            assert not node.connected()
+        assert node.ask(WEB).body == before
+        assert not node.connected()
+
+
+def test_rule_05_what_was_confirmed_is_shown_by_the_next_life(tmp_path):
+    """Killed in the moment of its confirmation, and started while it is cut off."""
+    with (
+        serving() as served,
+        relay(served) as link,
+        endpoint(tmp_path / "e", NODE, link.url) as node,
+    ):
+        event = restarted(served, "web-0")
+        until(lambda: event_of(served, event)["unconfirmed"] == [], "its confirmation")
+        node.kill()
+        link.cut()
+        node.start()
+
+        assert [one["EventId"] for one in node.ask(WEB).events] == [event]
+        assert node.metric("fairnotice_endpoint_board_age_seconds") > 0
+
+
+def test_rule_07_a_restart_does_not_lead_vms_back(tmp_path, workers):
+    """The board on its disk is older than what a control plane says at once: nobody is shown it."""
+    with serving() as served, endpoint(tmp_path / "e", NODE, url(served), workers=workers) as node:
+        saved = tmp_path / "e" / "state" / "board.jsonl"
+        old = until(lambda: saved.exists() and saved.read_bytes(), "the first board")
+        event = restarted(served, "web-0")
+        node.shows(WEB, event)
+        node.kill()
+        saved.write_bytes(old)
+        node.start()
+
+        assert [one["EventId"] for one in node.ask(WEB).events] == [event]

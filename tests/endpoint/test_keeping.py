@@ -1,10 +1,13 @@
 """What an endpoint keeps: the lines it was told, and what it served and nobody knows yet."""
 
+import asyncio
+import os
 import socket
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from fairnotice.clock import SystemClock
 from fairnotice.control.node_lines import (
     At,
     Hello,
@@ -84,7 +87,9 @@ def test_a_saved_board_is_of_one_node(tmp_path):
     """It is taken up by the next life of the same node's endpoint, and by no other's."""
     clock, holding = ManualClock(), Holding()
     snapshot(holding)
-    Saved(tmp_path, "n", clock).save(holding)
+    saved = Saved(tmp_path, "n", clock)
+    saved.save(holding)
+    assert saved.revision == 7
     again, other = Holding(), Holding()
 
     assert Saved(tmp_path, "n", clock).load(again).at.revision == 7
@@ -92,6 +97,65 @@ def test_a_saved_board_is_of_one_node(tmp_path):
     assert Saved(tmp_path, "m", clock).load(other) is None
     (tmp_path / "board.jsonl").write_bytes(b"".join(holding.whole())[:-5])
     assert Saved(tmp_path, "n", clock).load(Holding()) is None
+
+
+def test_a_board_is_written_behind_what_is_there(tmp_path):
+    """What is told is on disk before anybody hears that it is; a line that was cut is not there."""
+
+    async def story():
+        clock, holding = SystemClock(), Holding()
+        saved = Saved(tmp_path, "n", clock)
+        kept, written = asyncio.Event(), []
+        work = asyncio.create_task(saved.saving(holding, kept.set))
+        for told_now in (
+            snapshot,
+            lambda it: told(it, NoVm("a"), At(8)),
+            lambda it: told(it, At(9)),
+        ):
+            saved.keep(told_now(holding))
+            await asyncio.wait_for(kept.wait(), 10)
+            kept.clear()
+            again = Holding()
+            Saved(tmp_path, "n", clock).load(again)
+            written.append((saved.revision, again.revision, list(again.vms)))
+        work.cancel()
+        return written
+
+    assert asyncio.run(story()) == [(7, 7, ["a"]), (8, 8, []), (9, 9, [])]
+    with (tmp_path / "board.jsonl").open("ab") as file:
+        file.write(b'{"kind":"no-scope","na')
+    again = Holding()
+    assert Saved(tmp_path, "n", ManualClock()).load(again).at.revision == 9
+    assert list(again.scopes) == ["vm:a"]
+
+
+def test_a_disk_that_takes_nothing_confirms_nothing(tmp_path):
+    """What cannot be written is not on disk, and is written when it can be."""
+    clock, holding = ManualClock(), Holding()
+    saved = Saved(tmp_path, "n", clock)
+    (tmp_path / "board.jsonl.new").mkdir()
+    saved.keep(snapshot(holding))
+    saved.save(holding)
+    assert saved.revision == 0
+
+    (tmp_path / "board.jsonl.new").rmdir()
+    saved.save(holding)
+    assert Saved(tmp_path, "n", clock).load(Holding()).at.revision == 7
+
+
+def test_a_saved_board_says_how_old_it_is(tmp_path):
+    """Since a control plane last said so, also where an earlier life was told."""
+    clock, holding = ManualClock(), Holding()
+    saved = Saved(tmp_path, "n", clock)
+    saved.keep(snapshot(holding))
+    clock.advance(minutes=1)
+    saved.save(holding)
+    clock.advance(hours=1)
+    os.utime(tmp_path / "board.jsonl", (0, 0))
+    again = Saved(tmp_path, "n", clock)
+    again.load(Holding())
+
+    assert (again.age_seconds, again.away_seconds()) == (3660.0, 3600.0)
 
 
 def served(*events, heard=()):

@@ -10,6 +10,7 @@ from fairnotice.clock import SystemClock
 from fairnotice.control.node_lines import At, Hello, SnapshotBegins, encode
 from fairnotice.endpoint.link import Link
 from fairnotice.endpoint.passing import Passing, Refused
+from fairnotice.endpoint.saved import Saved
 from fairnotice.endpoint.unreported import Unreported
 from fairnotice.errors import Unavailable
 from tests.control.test_peers import Far
@@ -31,12 +32,14 @@ class Front:
         del told
 
 
-def run(story, *plays):
+def run(story, folder, *plays):
     """Play a story with a link to a server of the test; the bodies that the server was sent."""
 
     async def whole():
         async with Far(*plays) as far:
-            link = Link(Passing("n", [far.url]), SystemClock(), Unreported(None))
+            clock = SystemClock()
+            saved = Saved(folder, "n", clock)
+            link = Link(Passing("n", [far.url]), clock, Unreported(None), saved)
             try:
                 await story(link)
             finally:
@@ -53,23 +56,25 @@ def tell(link, revision):
     link.tell(told)
 
 
-def test_only_what_every_worker_shows_is_confirmed():
-    """One of two is behind: no more than it shows; and nothing where it shows nothing."""
+def test_only_what_every_worker_shows_is_confirmed(tmp_path):
+    """Nothing before it is on disk; and of what is, no more than both of them show."""
     fronts = [Front(9), Front(0)]
 
     async def story(link):
         for front in fronts:
             link.add(front)
         tell(link, 9)
+        await link.report()
+        link.saved.save(link.holding)
         for fronts[1].revision in (0, 7, 9):
             await link.report()
 
-    said = run(story, [OK, OK, OK])
+    said = run(story, tmp_path, [OK, OK, OK, OK])
 
-    assert said == [{}, {"confirmed": 7}, {"confirmed": 9}]
+    assert said == [{}, {}, {"confirmed": 7}, {"confirmed": 9}]
 
 
-def test_what_cannot_be_reported_is_kept():
+def test_what_cannot_be_reported_is_kept(tmp_path):
     """A control plane that is in trouble is told the same later."""
 
     async def story(link):
@@ -80,12 +85,12 @@ def test_what_cannot_be_reported_is_kept():
         await link.report()
         assert len(link.unreported) == 0
 
-    first, second = run(story, [AWAY, OK])
+    first, second = run(story, tmp_path, [AWAY, OK])
 
     assert first == second
 
 
-def test_what_is_never_taken_holds_up_nothing():
+def test_what_is_never_taken_holds_up_nothing(tmp_path):
     """A report that makes no sense over there is dropped, and counted."""
 
     async def story(link):
@@ -94,10 +99,10 @@ def test_what_is_never_taken_holds_up_nothing():
         assert len(link.unreported) == 0
         assert link.unreported.dropped_count == 1
 
-    assert len(run(story, [WRONG])) == 1
+    assert len(run(story, tmp_path, [WRONG])) == 1
 
 
-def test_cut_off_for_long_nobody_is_asked():
+def test_cut_off_for_long_nobody_is_asked(tmp_path):
     """The VM is told to come back at once, instead of after a timeout."""
 
     async def story(link):
@@ -107,7 +112,7 @@ def test_cut_off_for_long_nobody_is_asked():
         with pytest.raises(Unavailable, match="no control plane"):
             await link.enable("vm:a")
 
-    assert run(story, [OK]) == []
+    assert run(story, tmp_path, [OK]) == []
 
 
 def test_a_token_that_was_renewed_in_its_file_is_said_without_a_restart():

@@ -17,6 +17,7 @@ from fairnotice.clock import Clock
 from fairnotice.endpoint.front import Served
 from fairnotice.endpoint.holding import Holding, Told
 from fairnotice.endpoint.passing import SENSELESS, Passing, Refused
+from fairnotice.endpoint.saved import Saved
 from fairnotice.endpoint.unreported import Unreported
 from fairnotice.errors import Unavailable
 
@@ -48,9 +49,17 @@ class Shown(Protocol):
 class Link:
     """One node's endpoint, as the control planes know it."""
 
-    def __init__(self, passing: Passing, clock: Clock, unreported: Unreported) -> None:
+    def __init__(
+        self, passing: Passing, clock: Clock, unreported: Unreported, saved: Saved
+    ) -> None:
         self.holding = Holding()
         self.unreported = unreported
+        self.saved = saved
+        # Whether what is held is shown: what is from an earlier life, not at once.
+        self.showing = False
+        # Set when every control plane was asked for its feed in vain.
+        self.asked_all = asyncio.Event()
+        self._asked_in_vain = 0
         self._passing = passing
         self._clock = clock
         self._fronts: list[Shown] = []
@@ -70,6 +79,17 @@ class Link:
     def add(self, front: Shown) -> None:
         """Have what was told shown by this one too, from now on."""
         self._fronts.append(front)
+        if self.showing:
+            self._show_all(front)
+
+    def show_saved(self) -> None:
+        """Show what an earlier life was told, where nobody has told anything since."""
+        if not self.showing:
+            self.showing = True
+            for front in self._fronts:
+                self._show_all(front)
+
+    def _show_all(self, front: Shown) -> None:
         told = self.holding.all()
         if told is not None:
             front.show(told)
@@ -100,6 +120,8 @@ class Link:
 
     def tell(self, told: Told) -> None:
         """Have this shown by all."""
+        self.showing = True
+        self.saved.keep(told)
         for front in self._fronts:
             front.show(told)
         if told.at.confirm:
@@ -125,6 +147,9 @@ class Link:
             elif why != said:
                 log.warning("no control plane tells anything: %s", why)
             said = why
+            self._asked_in_vain += 1
+            if self._asked_in_vain >= len(self._passing):
+                self.asked_all.set()
             self._passing.turn()
             await self._clock.sleep(pause_seconds * self._chance.uniform(0.5, 1.0))
             pause_seconds = min(pause_seconds * 2, RETRY_SECONDS_MAX)
@@ -189,7 +214,9 @@ class Link:
         self._news.clear()
         while True:
             batch = self.unreported.batch()
-            confirms = self.shown if self._wanted > self.confirmed < self.shown else 0
+            # What is not on disk would not be shown by a next life that is cut off.
+            kept = min(self.shown, self.saved.revision)
+            confirms = kept if self._wanted > self.confirmed < kept else 0
             said = {**batch, "confirmed": confirms} if confirms else batch
             try:
                 await self._passing.say("report", said)

@@ -57,6 +57,9 @@ class Passing:
         # How often each deed failed, for the metrics.
         self.failed_count = 0
 
+    def __len__(self) -> int:
+        return len(self._peers)
+
     @property
     def first(self) -> Peer:
         """The one that is asked first."""

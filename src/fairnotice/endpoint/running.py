@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 # An absence that is shorter than this explains nobody's silence.
 AWAY_SECONDS_MIN = 30.0
 LAST_REPORT_SECONDS = 2.0
+# A control plane that is there has so long to tell how things are, before the VMs are shown how
+# they were in an earlier life.
+FIRST_SECONDS = 3.0
 METRICS_SECONDS = 5.0
 
 
@@ -72,7 +75,7 @@ async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
         link = _link(config, clock, saved)
         run = Running(config, link, sockets[0].getsockname()[1])
         stack.enter_context(_measured(config, run))
-        _take_up(run, saved)
+        has_board = _take_up(run, saved)
         # A life before may have had more workers.
         for path in saved.sightings():
             link.collect(path)
@@ -81,7 +84,8 @@ async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
             _tasks(
                 link.following(run.ready.set),
                 link.reporting(),
-                saved.saving(link.holding),
+                saved.saving(link.holding, link.showed),
+                *([_first_shown(run)] if has_board else ()),
             )
         )
         # Last, so that it ends first: what it served is reported by what still runs.
@@ -104,16 +108,25 @@ def _link(config: Config, clock: Clock, saved: Saved) -> Link:
     passing = Passing(
         config.node, config.control_planes, token=config.token, trust=config.trusted()
     )
-    return Link(passing, clock, Unreported(saved.unreported))
+    return Link(passing, clock, Unreported(saved.unreported), saved)
 
 
-def _take_up(run: Running, saved: Saved) -> None:
-    """Go on with what the last life was told, and say for how long nobody was served."""
+def _take_up(run: Running, saved: Saved) -> bool:
+    """Hold what the last life was told, if anything, and say for how long nobody was served."""
     if saved.load(run.link.holding) is None:
-        return
+        return False
     away_seconds = saved.away_seconds()
     if away_seconds > AWAY_SECONDS_MIN:
         run.link.was_away(run.link.holding.scopes, away_seconds)
+    return True
+
+
+async def _first_shown(run: Running) -> None:
+    """Show what the last life was told, where no control plane says soon how things are now."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_SECONDS):
+            await run.link.asked_all.wait()
+    run.link.show_saved()
     run.ready.set()
 
 

@@ -75,7 +75,7 @@ class WorkerFront:
                 sighting=str(self._sighting),
             )
             self._channel = channel
-            if self._link.holding.hello:
+            if self._link.showing:
                 channel.send_lines(self._link.holding.whole())
             async for line in channel.lines():
                 self._heard(json.loads(line))
