@@ -258,3 +258,26 @@ def test_rule_07_a_restart_does_not_lead_vms_back(tmp_path, workers):
         node.start()
 
         assert [one["EventId"] for one in node.ask(WEB).events] == [event]
+
+
+def refused_start(node):
+    """Start one that must not run; its exit code, and what it says."""
+    node.start(wait=False)
+    code = node.process.wait(15)
+    node.process.stdout.close()
+    node.log.close()
+    return code, (node.folder / "log").read_text()
+
+
+def test_there_is_no_second_endpoint_beside_one(tmp_path):
+    """Neither in its state directory nor at its address: exit 2, and the first serves on."""
+    with serving() as served, endpoint(tmp_path / "e", NODE, url(served), workers=2) as node:
+        same_state = EndpointProcess(tmp_path / "e", NODE, [url(served)])
+        same_address = EndpointProcess(tmp_path / "f", NODE, [url(served)], workers=2)
+        same_address.port = node.port
+
+        code, says = refused_start(same_state)
+        assert (code, "Another endpoint runs with the state_directory" in says) == (2, True)
+        code, says = refused_start(same_address)
+        assert (code, f"127.0.0.1:{node.port} cannot be listened on" in says) == (2, True)
+        assert node.ask(WEB).status == 200

@@ -13,15 +13,15 @@ from fairnotice.endpoint import metrics
 from fairnotice.endpoint.config import Config
 from fairnotice.endpoint.front import Front
 from fairnotice.endpoint.link import Link
+from fairnotice.endpoint.one_per_node import alone_in, sockets_at
 from fairnotice.endpoint.passing import Passing
 from fairnotice.endpoint.saved import Saved
-from fairnotice.endpoint.steering import listening
 from fairnotice.endpoint.unreported import Unreported
 from fairnotice.endpoint.workers import Workers
 from fairnotice.errors import Unavailable, UsageError
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.metrics import exposition
-from fairnotice.metadata.server import BACKLOG, Server
+from fairnotice.metadata.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -68,10 +68,11 @@ class Running:
 async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
     """Run an endpoint until the block is left."""
     async with contextlib.AsyncExitStack() as stack:
-        sockets = _listening(config)
+        saved = Saved(config.state_directory, config.node, clock)
+        stack.enter_context(alone_in(config.state_directory))
+        sockets = await sockets_at(config, clock)
         for sock in sockets:
             stack.callback(sock.close)
-        saved = Saved(config.state_directory, config.node, clock)
         link = _link(config, clock, saved)
         run = Running(config, link, sockets[0].getsockname()[1])
         stack.enter_context(_measured(config, run))
@@ -94,14 +95,6 @@ async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
         else:
             await stack.enter_async_context(_with_workers(run, config, saved, sockets))
         yield run
-
-
-def _listening(config: Config) -> list[socket.socket]:
-    try:
-        return listening(config.metadata, config.workers, BACKLOG)
-    except OSError as error:
-        where = "{}:{}".format(*config.metadata)
-        raise UsageError(f"{where} cannot be listened on: {error.strerror}.") from error
 
 
 def _link(config: Config, clock: Clock, saved: Saved) -> Link:
