@@ -1,13 +1,31 @@
 """An endpoint as a process of its own, fed by a real control plane over HTTP."""
 
+import asyncio
+import contextlib
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
+from fairnotice.cli.endpoint import telling
+from fairnotice.endpoint.config import Config
+from fairnotice.endpoint.link import Link
+from fairnotice.endpoint.passing import Passing
+from fairnotice.endpoint.running import STUCK_SECONDS, Running
+from fairnotice.endpoint.saved import Saved
+from fairnotice.endpoint.unreported import Unreported
+from fairnotice.testing.manual_clock import ManualClock
 from tests.control.calling import restarted, serving
-from tests.endpoint.noding import EVENTS, EndpointProcess, endpoint, relay, until
+from tests.endpoint.noding import (
+    EVENTS,
+    PATIENCE_SECONDS,
+    EndpointProcess,
+    endpoint,
+    relay,
+    until,
+)
 
 # Of the sample fleet: web-0 is there, db is not.
 NODE = "node-0"
@@ -281,3 +299,60 @@ def test_there_is_no_second_endpoint_beside_one(tmp_path):
         code, says = refused_start(same_address)
         assert (code, f"127.0.0.1:{node.port} cannot be listened on" in says) == (2, True)
         assert node.ask(WEB).status == 200
+
+
+@contextlib.contextmanager
+def systemd(folder):
+    """The other end of a notify socket; what makes a process speak to it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listens:
+        listens.bind(str(folder / "notify"))
+        listens.settimeout(PATIENCE_SECONDS)
+        # Half of it is how often it wants to hear of one that goes on.
+        yield listens, {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "400000"}
+
+
+def test_systemd_hears_that_it_is_ready_goes_on_and_ends(tmp_path, workers):
+    """READY when there is something to show; WATCHDOG again and again; STOPPING at the end."""
+    with (
+        serving() as served,
+        systemd(tmp_path) as (listens, environment),
+        endpoint(
+            tmp_path / "e", NODE, url(served), workers=workers, environment=environment
+        ) as node,
+    ):
+        heard = [listens.recv(4096).decode() for _ in range(4)]
+        node.stop()
+        while "STOPPING=1" not in heard:
+            heard.append(listens.recv(4096).decode())
+
+    assert heard.count("READY=1") == 1
+    assert heard.count("WATCHDOG=1") >= 3
+
+
+def test_systemd_hears_nothing_of_one_that_is_stuck(tmp_path, monkeypatch):
+    """A loop that goes round no more is not vouched for: the endpoint is started anew."""
+
+    async def story(listens):
+        clock = ManualClock()
+        config = Config(NODE, ("http://127.0.0.1:1",), state_directory=tmp_path)
+        passing = Passing(NODE, config.control_planes)
+        saved = Saved(tmp_path, NODE, clock)
+        run = Running(config, Link(passing, clock, Unreported(None), saved), 0)
+        run.link.loops.turned("following")
+        work = asyncio.create_task(telling(run, clock))
+        heard = []
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+            listens.setblocking(False)  # noqa: FBT003 - it has no name
+            with contextlib.suppress(BlockingIOError):
+                heard.append(listens.recv(4096))
+            clock.advance(seconds=STUCK_SECONDS)
+        work.cancel()
+        return heard
+
+    with systemd(tmp_path) as (listens, environment):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        heard = asyncio.run(story(listens))
+
+    assert heard == [b"WATCHDOG=1", b"WATCHDOG=1"]

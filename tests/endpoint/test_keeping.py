@@ -106,7 +106,7 @@ def test_a_board_is_written_behind_what_is_there(tmp_path):
         clock, holding = SystemClock(), Holding()
         saved = Saved(tmp_path, "n", clock)
         kept, written = asyncio.Event(), []
-        work = asyncio.create_task(saved.saving(holding, kept.set))
+        work = asyncio.create_task(saved.saving(holding, kept.set, lambda: None))
         for told_now in (
             snapshot,
             lambda it: told(it, NoVm("a"), At(8)),

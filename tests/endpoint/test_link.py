@@ -1,6 +1,7 @@
 """What an endpoint says to a control plane, and what it does about the answers."""
 
 import asyncio
+import contextlib
 import json
 import re
 
@@ -8,11 +9,13 @@ import pytest
 
 from fairnotice.clock import SystemClock
 from fairnotice.control.node_lines import At, Hello, SnapshotBegins, encode
-from fairnotice.endpoint.link import Link
+from fairnotice.endpoint import link as link_module
+from fairnotice.endpoint.link import REPORT_SECONDS_MAX, Link
 from fairnotice.endpoint.passing import Passing, Refused
 from fairnotice.endpoint.saved import Saved
 from fairnotice.endpoint.unreported import Unreported
 from fairnotice.errors import Unavailable
+from tests.conductor.orchestra import until
 from tests.control.test_peers import Far
 from tests.endpoint.test_keeping import served
 
@@ -32,19 +35,27 @@ class Front:
         del told
 
 
+@contextlib.asynccontextmanager
+async def linked(folder, *plays):
+    """A link to a server of the test, and that one."""
+    clock = SystemClock()
+    async with Far(*plays) as far:
+        saved = Saved(folder, "n", clock)
+        link = Link(Passing("n", [far.url]), clock, Unreported(None), saved)
+        try:
+            yield link, far
+        finally:
+            await link.close()
+
+
 def run(story, folder, *plays):
-    """Play a story with a link to a server of the test; the bodies that the server was sent."""
+    """Play a story with a link; the bodies that its server was sent."""
 
     async def whole():
-        async with Far(*plays) as far:
-            clock = SystemClock()
-            saved = Saved(folder, "n", clock)
-            link = Link(Passing("n", [far.url]), clock, Unreported(None), saved)
-            try:
-                await story(link)
-            finally:
-                await link.close()
-            return [json.loads(re.split(b"\r\n\r\n", one, maxsplit=1)[1]) for one in far.heard]
+        async with linked(folder, *plays) as (link, far):
+            await story(link)
+            said = [one.partition(b"\r\n\r\n")[2] for one in far.heard]
+            return [json.loads(one) for one in said if one]
 
     return asyncio.run(asyncio.wait_for(whole(), 20))
 
@@ -132,3 +143,77 @@ def test_a_token_that_was_renewed_in_its_file_is_said_without_a_restart():
 
     assert asyncio.run(asyncio.wait_for(whole(), 20)) == [b"old", b"new", b"new"]
     assert tokens == []
+
+
+def feed(*revisions):
+    """A feed with a snapshot and what follows it, each with a wish for a word; and its end."""
+    first, *more = (encode(At(revision, confirm=True)) for revision in revisions)
+    begin = encode(Hello(1, "n")) + encode(SnapshotBegins()) + first
+    return [b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + begin, *more]
+
+
+class Fails(Front):
+    """Somebody who fails to show one revision, once."""
+
+    def show(self, told):
+        if told.at.revision == 8 and not self.failed:
+            self.failed = True
+            raise ValueError("nobody has thought of this")
+        self.revision = told.at.revision
+
+    failed = False
+
+
+@contextlib.asynccontextmanager
+async def followed(link, connections):
+    """A link that follows, once it has done so for so many times."""
+    work = asyncio.create_task(link.following(lambda: None))
+    try:
+        await until(lambda: link.connections_count == connections)
+        yield
+    finally:
+        work.cancel()
+
+
+def test_a_fault_does_not_end_the_following(tmp_path):
+    """What is told cannot be shown: that is counted, and all of it is told anew."""
+    front = Fails(0)
+
+    async def story(link):
+        link.add(front)
+        async with followed(link, 2):
+            assert link.connected
+            assert link.loops.faults_count == 1
+            assert front.revision == 8
+
+    run(story, tmp_path, [OK, OK], [feed(7, 8), OK], [feed(8), OK])
+
+
+def test_a_confirmation_is_said_again_with_the_next_feed(tmp_path):
+    """It may have been lost: the control plane asks for it anew, and has it."""
+
+    async def story(link):
+        link.add(Front(9))
+        async with followed(link, 1):
+            link.saved.save(link.holding)
+            await link.report()
+            await until(lambda: link.connections_count == 2)
+            await link.report()
+
+    said = run(story, tmp_path, [OK] * 4, [feed(7)], [feed(7), OK])
+
+    assert [one["confirmed"] for one in said if one] == [7, 7]
+
+
+def test_somebody_who_has_nothing_to_report_is_heard_of_all_the_same(tmp_path, monkeypatch):
+    """Empty reports, every now and then: the law must know that the endpoint is there (rule 8)."""
+    monkeypatch.setattr(link_module, "REPORT_SECONDS_MAX", 0.01)
+    assert REPORT_SECONDS_MAX <= 15 * 60
+
+    async def story():
+        async with linked(tmp_path, [OK] * 99) as (link, far):
+            work = asyncio.create_task(link.reporting())
+            await until(lambda: len(far.heard) == 3)
+            work.cancel()
+
+    asyncio.run(asyncio.wait_for(story(), 20))

@@ -8,7 +8,6 @@ from typing import NamedTuple, Protocol
 
 from fairnotice.clock import Clock
 from fairnotice.control.node_lines import (
-    At,
     Hello,
     NoScope,
     NoVm,
@@ -113,18 +112,18 @@ class Front:
                 vms.pop(line.name, None)
             elif isinstance(line, Hello):
                 self._hello = line
-            elif isinstance(line, At):
-                self.revision = line.revision
         self._put(scopes, vms)
         self._remove(gone_scopes, gone_vms)
+        # Last: what could not be shown is not confirmed.
+        self.revision = told.at.revision
         self._changed.set()
         self._changed = asyncio.Event()
 
     def _put(self, scopes: dict[str, ScopeIs], vms: dict[str, VmIs]) -> None:
         for name, scope in scopes.items():
             if self._scopes.get(name) != scope:
-                self._scopes[name] = scope
                 self.board.publish(scope_of(scope), document_of(scope))
+                self._scopes[name] = scope
         for name, vm in vms.items():
             if vm.scope not in self._scopes:
                 log.error("the feed tells of %s without its scope %s", name, vm.scope)

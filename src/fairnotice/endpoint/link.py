@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fairnotice.clock import Clock
+from fairnotice.control.loops import Loops
 from fairnotice.endpoint.front import Served
 from fairnotice.endpoint.holding import Holding, Told
 from fairnotice.endpoint.passing import SENSELESS, Passing, Refused
@@ -33,6 +34,7 @@ REPORT_SECONDS_MAX = 30.0
 TOGETHER_SECONDS = 0.5
 # Cut off for so long, nobody is asked any more before the answer is no.
 PATIENCE_SECONDS = 5.0
+FOLLOWING, REPORTING = "following", "reporting"
 
 
 class Shown(Protocol):
@@ -55,6 +57,7 @@ class Link:
         self.holding = Holding()
         self.unreported = unreported
         self.saved = saved
+        self.loops = Loops(clock)
         # Whether what is held is shown: what is from an earlier life, not at once.
         self.showing = False
         # Set when every control plane was asked for its feed in vain.
@@ -134,12 +137,18 @@ class Link:
         """Follow one control plane after another, for ever."""
         pause_seconds, said = RETRY_SECONDS, ""
         while True:
+            self.loops.turned(FOLLOWING)
             try:
                 await self._passing.say("join", {})
                 await self._follow(first_told)
                 why = "the control plane has ended the feed"
             except Unavailable as error:
                 why = str(error)
+            except Exception:
+                # Nobody would be told anything any more, while all seems well.
+                self.loops.faults_count += 1
+                log.exception("what was told could not be shown")
+                why = "a fault of the endpoint itself"
             if self.connected:
                 pause_seconds = RETRY_SECONDS
                 self.cut_off_since = self._clock.monotonic()
@@ -160,6 +169,7 @@ class Link:
             self._passing.feed(self.holding.revision)
         ) as feed:
             async for line in feed:
+                self.loops.turned(FOLLOWING)
                 told = self.holding.take(line)
                 if told is None:
                     continue
@@ -213,6 +223,7 @@ class Link:
         """Say what is shown and what was served, until there is nothing left to say."""
         self._news.clear()
         while True:
+            self.loops.turned(REPORTING)
             batch = self.unreported.batch()
             # What is not on disk would not be shown by a next life that is cut off.
             kept = min(self.shown, self.saved.revision)

@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 from fairnotice.agent.answering import Answer, Listener
 from fairnotice.clock import Clock
@@ -31,6 +30,8 @@ LAST_REPORT_SECONDS = 2.0
 # A control plane that is there has so long to tell how things are, before the VMs are shown how
 # they were in an earlier life.
 FIRST_SECONDS = 3.0
+# Each of its loops goes round at least every half minute, also where nobody answers.
+STUCK_SECONDS = 180.0
 METRICS_SECONDS = 5.0
 
 
@@ -55,6 +56,10 @@ class Running:
             log.warning("whom to trust stays as it was: %s", error)
             trust = None
         await self.link.renew(trust)
+
+    def stuck(self) -> list[str]:
+        """What of it does not go on, and should have long ago."""
+        return self.link.loops.stuck(STUCK_SECONDS)
 
     def exposition(self) -> str:
         """All metrics."""
@@ -82,11 +87,13 @@ async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
             link.collect(path)
         stack.push_async_callback(_end, link, saved)
         await stack.enter_async_context(
-            _tasks(
-                link.following(run.ready.set),
-                link.reporting(),
-                saved.saving(link.holding, link.showed),
-                *([_first_shown(run)] if has_board else ()),
+            link.loops.beside(
+                following=lambda: link.following(run.ready.set),
+                reporting=link.reporting,
+                saving=lambda: saved.saving(
+                    link.holding, link.showed, lambda: link.loops.turned("saving")
+                ),
+                first=lambda: _first_shown(run, has_board=has_board),
             )
         )
         # Last, so that it ends first: what it served is reported by what still runs.
@@ -114,8 +121,10 @@ def _take_up(run: Running, saved: Saved) -> bool:
     return True
 
 
-async def _first_shown(run: Running) -> None:
+async def _first_shown(run: Running, *, has_board: bool) -> None:
     """Show what the last life was told, where no control plane says soon how things are now."""
+    if not has_board:
+        return
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(FIRST_SECONDS):
             await run.link.asked_all.wait()
@@ -138,7 +147,7 @@ async def _alone(
         server.listen_on(Door(), sock)
 
     try:
-        async with _tasks(serve(), front.gathering()):
+        async with run.link.loops.beside(serve=serve, gathering=front.gathering):
             yield
     finally:
         server.close()
@@ -151,11 +160,8 @@ async def _with_workers(
 ) -> AsyncIterator[None]:
     """Serve by processes of their own."""
     workers = run.workers = Workers(run.link, config.manner, saved, sockets)
-    async with _tasks(*(workers.keeping(front) for front in workers.fronts)):
-        try:
-            yield
-        finally:
-            await workers.end()
+    async with workers.kept():
+        yield
 
 
 async def _end(link: Link, saved: Saved) -> None:
@@ -168,24 +174,6 @@ async def _end(link: Link, saved: Saved) -> None:
         log.info("what was served last is kept for the next life: %s", error)
     saved.save(link.holding)
     await link.close()
-
-
-@contextlib.asynccontextmanager
-async def _tasks(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    tasks = [asyncio.ensure_future(one) for one in work]
-    for task in tasks:
-        task.add_done_callback(_complain)
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _complain(task: "asyncio.Future[None]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("a part of the endpoint has ended", exc_info=error)
 
 
 @contextlib.contextmanager
@@ -205,7 +193,9 @@ def _measured(config: Config, run: Running) -> Iterator[None]:
             text = asyncio.run_coroutine_threadsafe(exposed(), loop).result(METRICS_SECONDS)
             return Answer("200 OK", text, metrics.CONTENT_TYPE)
         if path == "/healthz":
-            return Answer("200 OK", "alive\n")
+            stuck = run.stuck()
+            status = "503 Service Unavailable" if stuck else "200 OK"
+            return Answer(status, f"stuck: {', '.join(stuck)}\n" if stuck else "alive\n")
         if path == "/readyz":
             ready = run.ready.is_set()
             status = "200 OK" if ready else "503 Service Unavailable"

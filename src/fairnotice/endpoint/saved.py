@@ -136,10 +136,13 @@ class Saved:
             self._waiting.append(told)
             self._arrived.set()
 
-    async def saving(self, holding: Holding, kept: Callable[[], None]) -> None:
-        """Write what is told, for ever, and say when it is written."""
+    async def saving(
+        self, holding: Holding, kept: Callable[[], None], turned: Callable[[], None]
+    ) -> None:
+        """Write what is told, for ever; say when it is written, and when there was a look."""
         alive_at = -ALIVE_SECONDS
         while True:
+            turned()
             now = self.clock.monotonic()
             if now - alive_at >= ALIVE_SECONDS:
                 alive_at = now

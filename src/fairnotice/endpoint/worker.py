@@ -17,6 +17,7 @@ from typing import Any
 import uvloop
 
 from fairnotice.clock import SystemClock
+from fairnotice.control.loops import Loops
 from fairnotice.endpoint.channel import Channel
 from fairnotice.endpoint.diary import Diary
 from fairnotice.endpoint.front import Front, Manner, Served
@@ -107,10 +108,12 @@ class Serving:
         rate = settings["rate"]
         manner = Manner(None if rate is None else Rate(*rate), settings["first_answer_delay"])
         self._diary = Diary(Path(settings["sighting"]))
-        self._front = Front(self._desk, SystemClock(), manner, self._served)
+        clock = SystemClock()
+        front = self._front = Front(self._desk, clock, manner, self._served)
+        loops = Loops(clock)
         self._tasks = [
-            asyncio.create_task(self._front.gathering()),
-            asyncio.create_task(self._measuring(self._front)),
+            asyncio.create_task(loops.endure("gathering", front.gathering)),
+            asyncio.create_task(loops.endure("measuring", lambda: self._measuring(front))),
         ]
 
     def _heard(self, line: bytes) -> bool:
