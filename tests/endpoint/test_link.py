@@ -46,6 +46,19 @@ async def linked(folder, *plays):
             yield link, far
         finally:
             await link.close()
+            # The server's side of each connection ends a moment later.
+            await until(lambda: not any("_serve" in repr(one) for one in asyncio.all_tasks()))
+
+
+@contextlib.asynccontextmanager
+async def meanwhile(work):
+    """Have this done until the block is left."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def run(story, folder, *plays):
@@ -167,12 +180,9 @@ class Fails(Front):
 @contextlib.asynccontextmanager
 async def followed(link, connections):
     """A link that follows, once it has done so for so many times."""
-    work = asyncio.create_task(link.following(lambda: None))
-    try:
+    async with meanwhile(link.following(lambda: None)):
         await until(lambda: link.connections_count == connections)
         yield
-    finally:
-        work.cancel()
 
 
 def test_a_fault_does_not_end_the_following(tmp_path):
@@ -211,9 +221,7 @@ def test_somebody_who_has_nothing_to_report_is_heard_of_all_the_same(tmp_path, m
     assert REPORT_SECONDS_MAX <= 15 * 60
 
     async def story():
-        async with linked(tmp_path, [OK] * 99) as (link, far):
-            work = asyncio.create_task(link.reporting())
+        async with linked(tmp_path, [OK] * 99) as (link, far), meanwhile(link.reporting()):
             await until(lambda: len(far.heard) == 3)
-            work.cancel()
 
     asyncio.run(asyncio.wait_for(story(), 20))
