@@ -100,6 +100,13 @@ class LastTouched(NamedTuple):
     ended_at: datetime
 
 
+class Unserved(NamedTuple):
+    """A time in which nobody could ask."""
+
+    since: datetime
+    until: datetime
+
+
 class Scope(NamedTuple):
     """The VMs that see an event and may approve it."""
 
@@ -121,6 +128,8 @@ class Scope(NamedTuple):
     # The revision at which it was created: it tells this scope from all others, also from an
     # earlier one of the same name.
     declared_revision: int = 0
+    # When it was served by nobody since it was last heard: in order, and none of it twice (rule 8).
+    unserved: tuple[Unserved, ...] = ()
 
     @property
     def enabled(self) -> bool:
@@ -346,6 +355,8 @@ class Endpoint(NamedTuple):
 
     node: str
     confirmed_revision: int = 0
+    # When it last said anything; written down once in a while.
+    heard_at: datetime | None = None
 
 
 class Life(NamedTuple):

@@ -79,12 +79,21 @@ def test_who_is_too_far_behind_is_given_a_snapshot():
     asyncio.run(story())
 
 
-def test_a_follower_from_the_future_is_given_a_snapshot():
-    """It followed another store, or one that was restored from an older backup."""
+def test_a_follower_that_is_ahead_is_not_led_back(monkeypatch):
+    """It has read elsewhere what is not here yet: it waits for that, and not for ever."""
 
     async def story():
         async with conducting() as conductor:
-            assert isinstance(await conductor.feed.after(10**9), Snapshot)
+            feed, before = conductor.feed, conductor.feed.revision
+            waiting = asyncio.create_task(feed.after(before + 1))
+            await settled(turns=3)
+            assert not waiting.done()
+            await conductor.submit(restart("one", "db"))
+            lines = await asyncio.wait_for(waiting, 5)
+            assert [line.revision for line in lines][:1] == [before + 2]
+            monkeypatch.setattr(feed_module, "REACH_SECONDS_MAX", 0.01)
+            with pytest.raises(Unavailable, match="not yet at 1000000000"):
+                await feed.after(10**9)
 
     asyncio.run(story())
 

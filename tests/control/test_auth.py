@@ -279,6 +279,20 @@ def test_a_user_restarts_his_own_vm_and_no_other():
         assert asking.ask("operator", "post", f"/v1/operations/{mine}/cancel").status == 202
 
 
+def test_a_user_sees_what_became_of_a_vm_that_he_deleted():
+    """The VM is gone, and with it what made the operation his; he asked for it all the same."""
+    store = MemoryStore()
+    with serving(store, auth=True) as served:
+        asking = Bearers(served, store)
+        asking.texts["neighbour"] = kept(store, "user-3", scopes=(SCOPE,))
+        (operation,) = asking.ask("limited", "post", "/v1/vms/web-0/delete").json["operations"]
+        while asking.ask("operator", "get", "/v1/vms/web-0").status != 404:
+            pass
+        path = f"/v1/operations/{operation}"
+        assert asking.ask("limited", "get", path).json["vms"] == ["web-0"]
+        assert asking.ask("neighbour", "get", path).status == 403
+
+
 def test_a_resource_group_is_a_limit_too(asking):
     """All of the sample is in one group; of another there is nothing."""
     asking.texts["sample"] = kept(asking.store, "user-4", "reader", resource_groups=("sample",))

@@ -1,10 +1,13 @@
 """A node's feed and what its endpoint may say: only what concerns the node's own VMs."""
 
+import contextlib
 import json
 from contextlib import contextmanager
 
 import pytest
 
+from fairnotice.control import api, node_feeds
+from fairnotice.control.node_feeds import FEEDS_PER_NODE_MAX
 from fairnotice.testing.manual_clock import ManualClock
 from tests.control.calling import PATIENCE_SECONDS, restarted, serving
 
@@ -70,6 +73,21 @@ def test_a_node_is_told_of_its_own_vms_and_of_nobody_else():
         assert at["confirm"] is True
 
 
+@pytest.mark.parametrize("path", ["/v1/feed", "/v1/endpoints/node-0/feed"])
+def test_nobody_is_told_what_is_older_than_he_has(monkeypatch, path):
+    """Who has read more elsewhere is let wait until it is here too; where it does not come, 503."""
+    with serving() as served:
+        revision = served.run.service.fleet.revision
+        with contextlib.closing(served.connection()) as waiting:
+            waiting.request("GET", f"{path}?after={revision + 1}")
+            restarted(served, "web-0")
+            assert waiting.getresponse().status == 200
+        monkeypatch.setattr(api, "REACH_SECONDS_MAX", 0.01)
+        refused = served.get(f"{path}?after={10**9}")
+        assert refused.status == 503
+        assert "not yet at 1000000000" in refused.problem["detail"]
+
+
 def test_what_happens_elsewhere_is_not_heard_and_what_happens_here_is():
     """A restart of another node's VM says nothing; one of this node's shows with its event."""
     with serving() as served:
@@ -102,6 +120,77 @@ def test_a_vm_that_leaves_is_taken_back_with_its_scope():
                 lines += reader.until_at()
 
         assert "vm:db" in names(lines, "no-scope")
+
+
+def test_a_changed_fault_domain_is_told():
+    """Its VMs read it about themselves."""
+    with serving() as served:
+        fleet = served.get("/v1/fleet").json
+        (row,) = [one for one in fleet["node"] if one["name"] == "node-0"]
+        row["fault_domain"] = row.get("fault_domain", 0) + 7
+        with reading(served, "node-0") as reader:
+            reader.until_at()
+            assert served.call("PUT", "/v1/fleet", fleet).status == 200
+            told = [line for line in reader.until_at() if line["kind"] == "vm"]
+
+        assert {line["fault_domain"] for line in told} == {row["fault_domain"]}
+
+
+def without(fleet, node):
+    """The fleet without this node and what is on it."""
+    keep = {"node": "name", "vm": "node"}
+    return fleet | {
+        what: [one for one in fleet[what] if one[name] != node] for what, name in keep.items()
+    }
+
+
+def test_who_is_taken_away_is_told_so_and_joins_again():
+    """The feed of a node that is removed ends, and so does that of an endpoint that is."""
+    with serving() as served:
+        fleet = served.get("/v1/fleet").json
+        path = "/v1/endpoints/node-5"
+        removals = [
+            ("PUT", "/v1/fleet", without(fleet, "node-5")),
+            ("DELETE", path, None),
+        ]
+        for method, where, body in removals:
+            assert served.post(f"{path}/join").json["joined"] is True
+            with reading(served, "node-5") as reader:
+                reader.until_at()
+                assert served.call(method, where, body).status == 200
+                assert reader.response.read() == b""
+            assert served.call("PUT", "/v1/fleet", fleet).status == 200
+            assert served.post(f"{path}/report", {"confirmed": 1}).json["joined"] is False
+            assert served.get("/v1/endpoints").json["items"] == []
+
+
+def test_a_node_has_a_few_feeds_and_the_newest_stay():
+    """Whoever opens one after another, by mistake or with a stolen token, ends his own."""
+    with serving() as served, contextlib.ExitStack() as stack:
+        opened = []
+        for _ in range(FEEDS_PER_NODE_MAX + 1):
+            opened.append(stack.enter_context(reading(served, "node-0")))
+            opened[-1].until_at()
+        assert opened[0].response.read() == b""
+        event = restarted(served, "web-0")
+        for reader in opened[1:]:
+            assert event in json.dumps(reader.until_at())
+        assert len(served.run.service.endpoints.feeds) == FEEDS_PER_NODE_MAX
+
+
+def test_a_confirmation_that_was_lost_is_asked_for_again(monkeypatch):
+    """Nobody has said that the event is shown: every beat asks, until somebody does."""
+    monkeypatch.setattr(node_feeds, "BEAT_SECONDS", 1)
+    monkeypatch.setattr(node_feeds, "TICK_SECONDS", 0.05)
+    with serving() as served:
+        served.post("/v1/endpoints/node-0/join")
+        with reading(served, "node-0") as reader:
+            reader.until_at()
+            restarted(served, "web-0")
+            assert [reader.until_at()[-1].get("confirm") for _ in range(3)] == [True] * 3
+            report = {"confirmed": served.run.service.fleet.revision}
+            served.post("/v1/endpoints/node-0/report", report)
+            assert "confirm" not in [reader.until_at()[-1] for _ in range(10)][-1]
 
 
 def test_an_event_waits_for_the_endpoint_and_is_confirmed_by_its_report():
@@ -151,6 +240,21 @@ def test_notice_begins_anew_where_an_endpoint_shows_an_event_late_and_nobody_has
         assert (after == before) == seen
 
 
+def test_an_absence_may_be_told_twice():
+    """An hour is an hour, also where the answer to the first report was lost."""
+    clock = ManualClock()
+    with serving(clock=clock) as served:
+        served.inside(_passing(clock, 7200))
+        away = {"scopes": ["availability-set:web"], "seconds": 3600}
+        away["until"] = clock.wall().isoformat()
+        for _ in range(2):
+            report = served.post("/v1/endpoints/node-0/report", {"unserved": away})
+            assert report.status == 200, report
+            served.inside(_passing(clock, 60))
+        (one,) = served.run.service.fleet.scopes["availability-set:web"].unserved
+        assert (one.until - one.since).total_seconds() == 3600
+
+
 def test_a_stolen_token_harms_its_own_node_only():
     """What an endpoint says of another node's VMs counts for nothing, and changes nothing."""
     with serving() as served:
@@ -173,7 +277,7 @@ def test_a_stolen_token_harms_its_own_node_only():
 
         assert [one.status for one in (approval, nobody, enabling)] == [403, 403, 403]
         assert approval.problem["detail"].replace("web-0", "nobody") == nobody.problem["detail"]
-        assert report.json == {"revision": before, "passed_over": 3}
+        assert report.json == {"revision": before, "passed_over": 3, "joined": True}
         assert served.run.service.fleet.revision == before
 
 
@@ -194,6 +298,34 @@ def test_a_vm_that_has_just_left_is_still_reported():
 
         assert report.json["passed_over"] == 0
         assert [one["vm"] for one in served.get(f"/v1/events/{event}").json["seen"]] == ["db"]
+
+
+def deleted_by(served, node, vm, **seen):
+    """The event of a VM that approves its own end, once it is gone."""
+    event = served.post(f"/v1/vms/{vm}/delete").json["events"][0]["id"]
+    body = {"vm": vm, "events": [event]}
+    body |= {name: [{"event": event, "at": at}] for name, at in seen.items()}
+    assert served.post(f"/v1/endpoints/{node}/approve", body).json["unknown"] == []
+    while served.get(f"/v1/vms/{vm}").status != 404:
+        pass
+    return event
+
+
+def test_what_a_vm_saw_comes_with_its_approval_or_after_its_end():
+    """A VM approves its Terminate and is gone; it is on record that it had seen it, either way."""
+    with serving() as served:
+        node = served.get("/v1/vms/batch_0").json["node"]
+        first = deleted_by(served, node, "batch_0", seen=SOON)
+        with_it = served.get(f"/v1/events/{first}").json
+        later_node = served.get("/v1/vms/batch_1").json["node"]
+        later = deleted_by(served, later_node, "batch_1")
+        sighting = {"event": later, "vm": "batch_1", "at": SOON}
+        strange = served.post(f"/v1/endpoints/{node}/report", {"seen": [sighting]})
+        report = served.post(f"/v1/endpoints/{later_node}/report", {"seen": [sighting]})
+
+        assert ([one["vm"] for one in with_it["seen"]], with_it["never_seen"]) == (["batch_0"], [])
+        assert [strange.json["passed_over"], report.json["passed_over"]] == [1, 0]
+        assert [one["vm"] for one in served.get(f"/v1/events/{later}").json["seen"]] == ["batch_1"]
 
 
 def test_a_vms_approval_goes_through_its_own_endpoint():

@@ -5,8 +5,19 @@ from datetime import timedelta
 import pytest
 
 from fairnotice.engine import AZURE, DEV
-from fairnotice.engine.commands import Heard, ReportServed, ReportUnserved, SeenBy, Tick
+from fairnotice.engine.changes import EndpointChanged
+from fairnotice.engine.commands import (
+    Heard,
+    HearEndpoint,
+    JoinEndpoint,
+    ReportServed,
+    ReportUnserved,
+    SeenBy,
+    Tick,
+)
 from fairnotice.engine.effects import Matter, Subject
+from fairnotice.engine.enabling import UNSERVED_TIMES_MAX
+from fairnotice.model import Unserved
 from tests.engine.story import BATCH, DB, SHOP, SPOT, WEB, Story
 
 EVERY_SCOPE = (WEB, BATCH, SPOT, SHOP, DB)
@@ -207,13 +218,59 @@ def test_rule_08_time_in_which_nobody_was_served_does_not_count():
 def test_rule_08_unserved_times_add_up():
     """Three hours and then four: seven."""
     story = Story()
+    story.advance(hours=5)
     story.tell(ReportUnserved(scopes=(DB,), seconds=3 * 3600))
-    story.advance(hours=20)
+    story.advance(hours=15)
     story.tell(ReportUnserved(scopes=(DB,), seconds=4 * 3600))
     story.advance_to(story.at(hours=30, minutes=59))
     assert story.scope(DB).enabled
     story.advance_to(story.at(hours=32))
     assert not story.scope(DB).enabled
+
+
+def test_rule_08_an_unserved_time_counts_once_however_often_it_is_told():
+    """From 2 to 7, told by two endpoints in three pieces, one of them twice: five hours."""
+    story = Story()
+    story.advance(hours=10)
+    for since, until in ((5, 7), (2, 4), (5, 7), (3, 6)):
+        told = ReportUnserved(
+            scopes=(DB,), seconds=(until - since) * 3600, until=story.at(hours=until)
+        )
+        story.tell(told)
+        story.advance(minutes=20)
+    story.unchanged(told)
+    assert story.scope(DB).unserved == (Unserved(story.at(hours=2), story.at(hours=7)),)
+    story.advance_to(story.at(hours=29, minutes=59))
+    assert story.scope(DB).enabled
+    story.advance_to(story.at(hours=30))
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_of_an_unserved_time_counts_what_follows_the_last_request():
+    """From 1 to 6 and from 8 to 9; that db asked at 5 is told last: its day has two hours more."""
+    story = Story()
+    story.advance(hours=10)
+    for seconds, until in ((5 * 3600, story.at(hours=6)), (3600, story.at(hours=9))):
+        story.tell(ReportUnserved(scopes=(DB,), seconds=seconds, until=until))
+    story.tell(ReportServed(heard=(Heard(DB, story.at(hours=5)),)))
+    story.unchanged(ReportUnserved(scopes=(DB,), seconds=3600, until=story.at(hours=5)))
+    story.advance_to(story.at(hours=31, minutes=59))
+    assert story.scope(DB).enabled
+    story.advance_to(story.at(hours=32))
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_very_many_unserved_times_are_not_kept_apart():
+    """Ten seconds of each minute: the first are known one by one, the rest as one long time."""
+    story = Story()
+    story.advance(hours=1)
+    for minute in range(1, 41):
+        told = ReportUnserved(scopes=(DB,), seconds=10, until=story.at(minutes=minute))
+        story.tell(told)
+    unserved = story.scope(DB).unserved
+    assert len(unserved) == UNSERVED_TIMES_MAX
+    assert unserved[0] == (story.at(seconds=50), story.at(minutes=1))
+    assert unserved[-1].until == story.at(minutes=40)
 
 
 def test_rule_08_an_unserved_time_before_the_last_request_is_forgotten():
@@ -255,6 +312,64 @@ def test_rule_08_a_takeover_while_endpoints_serve_is_no_downtime():
     assert story.scope(DB).enabled
     story.advance(hours=1, minutes=1)
     assert not story.scope(DB).enabled
+
+
+def test_rule_08_a_scope_behind_an_endpoint_that_is_not_heard_of_is_not_silent():
+    """node-1 is cut off for two days, and db polls there; nobody can know, so db is not hit."""
+    story = Story()
+    story.tell(JoinEndpoint(node="node-1"))
+    story.advance(hours=48)
+    assert story.scope(DB).enabled
+    assert not story.scope(SPOT).enabled
+    story.restart_vm("db")
+    assert story.only(DB).scheduled
+
+
+def test_rule_08_what_the_endpoint_says_when_it_is_back_decides():
+    """Back after 48 hours: db asked an hour ago, and is heard; web-1, beside it, was silent."""
+    story = Story()
+    story.tell(JoinEndpoint(node="node-1"))
+    story.advance(hours=48)
+    story.tell(heard(story, DB, hours=47))
+    story.tell(HearEndpoint(node="node-1"))
+    story.advance(hours=1)
+    assert story.scope(DB).enabled
+    assert not story.scope(WEB).enabled
+
+
+def test_rule_08_one_endpoint_of_several_that_is_away_is_enough_not_to_know():
+    """Of web's three nodes node-2 is not heard of; the other two report every half hour."""
+    story = Story()
+    for node in ("node-0", "node-1", "node-2"):
+        story.tell(JoinEndpoint(node=node))
+    for _ in range(60):
+        story.advance(minutes=30)
+        story.ask(HearEndpoint(node="node-0"))
+        story.ask(HearEndpoint(node="node-1"))
+    assert story.scope(WEB).enabled
+    assert not story.scope(DB).enabled
+
+
+def test_rule_08_that_an_endpoint_was_heard_of_is_written_down_every_half_hour():
+    """What it says in between changes nothing; nor does one that nobody has let join."""
+    story = Story()
+    story.tell(JoinEndpoint(node="node-1"))
+    story.advance(minutes=29)
+    story.unchanged(HearEndpoint(node="node-1"))
+    story.unchanged(HearEndpoint(node="node-0"))
+    story.advance(minutes=1)
+    story.tell(HearEndpoint(node="node-1"))
+    assert story.fleet.endpoints["node-1"].heard_at == story.at(minutes=30)
+
+
+def test_rule_08_an_endpoint_of_an_older_database_has_not_been_heard_of():
+    """Its row has no instant yet: unknown, until it says something."""
+    story = Story()
+    story.tell(JoinEndpoint(node="node-1"))
+    old = story.fleet.endpoints["node-1"]._replace(heard_at=None)
+    story.fleet.apply(EndpointChanged(story.at(), old))
+    story.advance(hours=48)
+    assert story.scope(DB).enabled
 
 
 # ---- Reports that are late or wrong ----

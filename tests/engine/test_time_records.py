@@ -107,6 +107,31 @@ def test_rule_26_first_seen_by_each_vm_once():
     assert story.event(event).seen == first
 
 
+@pytest.mark.parametrize("hours", [-1, 1, 700_000])
+def test_rule_26_first_seen_is_between_announced_and_now(hours):
+    """An endpoint whose clock is wrong says when; what is on record could have been."""
+    story = Story()
+    story.advance(minutes=1)
+    event = story.restart_vm("web-0").events[0]
+    story.advance(minutes=1)
+    story.tell(ReportServed(seen=(SeenBy(event, "web-0", story.at(hours=hours)),)))
+    (seen,) = story.event(event).seen
+    assert seen.at == story.at(minutes=1 if hours < 0 else 2)
+
+
+def test_rule_26_what_a_vm_saw_is_recorded_after_it_is_deleted():
+    """Its sighting comes late; that of another one that never was there is not believed."""
+    story = Story()
+    event = story.delete("batch_0").events[0]
+    story.advance(minutes=1)
+    story.approve("batch_0", event)
+    story.done("batch_0")
+    assert "batch_0" not in story.fleet.vms
+    seen = (SeenBy(event, "batch_0", story.at()), SeenBy(event, "nobody", story.at()))
+    story.tell(ReportServed(seen=seen))
+    assert story.event(event).seen == (Seen("batch_0", story.at()),)
+
+
 @pytest.mark.parametrize(
     ("by", "name"), [(Requester("web-2", Role.VM), "web-2"), (OPERATOR, "olga"), (USER, "ada")]
 )

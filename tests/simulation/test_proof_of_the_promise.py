@@ -143,6 +143,12 @@ def endpoints_of_the_old_node(patch: Patch) -> None:
     patch.setattr(leaving, "ask_endpoints", lambda draft, operation: None)
 
 
+def silence_of_endpoints_counts(patch: Patch) -> None:
+    """A scope behind an endpoint that is cut off is disabled like any other."""
+    patch.setattr(enabling, "_is_unknown", lambda draft, scope: False)
+    happens_often(patch, "endpoint_reports", "time_passes")
+
+
 # ---- What is called done (rules 10, 11) ----
 
 
@@ -206,6 +212,7 @@ PLANTS: dict[Plant, set[int]] = {
     rollout_beside_a_failure: {22},
     postponed_on_one_clock_only: {25},
     endpoints_of_the_old_node: {5},
+    silence_of_endpoints_counts: {8},
     no_time_to_settle: {11},
     failures_called_completed: {11},
     begun_again_at_every_word: {10},

@@ -301,17 +301,29 @@ class Conductor:
 
     async def submit(self, command: Command) -> Decision | Refusal:
         """Have a command decided and made durable. Unavailable: nothing has changed."""
+        (decision,) = await self.submit_all((command,))
+        return decision
+
+    async def submit_all(self, commands: Sequence[Command]) -> list[Decision | Refusal]:
+        """Have these decided in turn and made durable in one commit.
+
+        Each sees what those before it change. One that is refused changes nothing, and nothing for
+        the others.
+        """
         if not self.leading:
             if self.shares and not self._ending:
                 raise self._not_leading()
             raise Unavailable("the control plane is not ready")
         if isinstance(self.trouble, LeadLost):
             raise self.trouble
-        asked = Submission(command, asyncio.get_running_loop().create_future())
-        self._waiting.append(asked)
+        loop = asyncio.get_running_loop()
+        asked = [Submission(command, loop.create_future()) for command in commands]
+        for one in asked[:-1]:
+            one.goes_on = True
+        self._waiting += asked
         self._arrived.set()
         # Whoever asked may go away; what he asked for does not.
-        return await asyncio.shield(asked.answer)
+        return [await asyncio.shield(one.answer) for one in asked]
 
     def keep_for(self, *, journal_days: int, history_days: int, audit_days: int) -> None:
         """Forget after so many days from now on."""
@@ -364,7 +376,10 @@ class Conductor:
         return reign is None or reign.epoch != self.epoch
 
     def _take_waiting(self) -> list[Submission]:
-        together, self._waiting = self._waiting[:TOGETHER_MAX], self._waiting[TOGETHER_MAX:]
+        count = TOGETHER_MAX
+        while count < len(self._waiting) and self._waiting[count - 1].goes_on:
+            count += 1
+        together, self._waiting = self._waiting[:count], self._waiting[count:]
         if not self._waiting:
             self._arrived.clear()
         return together

@@ -9,12 +9,15 @@ from typing import Any, NamedTuple, Protocol
 from fairnotice.engine import Fleet
 from fairnotice.engine.changes import Change, Row
 from fairnotice.engine.tables import TABLES
+from fairnotice.errors import Unavailable
 from fairnotice.stores.store import Line
 
 log = logging.getLogger(__name__)
 
 # So many lines are at hand without asking the store: minutes of a busy fleet.
 LINES_AT_HAND_MAX = 20_000
+# Whoever has read more elsewhere is let wait so long: one that follows is behind by less.
+REACH_SECONDS_MAX = 3.0
 
 # Reads lines that are no longer at hand: None where the store has forgotten some.
 ReadLines = Callable[[int, int], "asyncio.Future[list[Line] | None]"]
@@ -93,14 +96,17 @@ class Feed:
         self._moved = asyncio.Event()
 
     async def after(self, revision: int, limit: int = 1_000) -> list[Line] | Snapshot:
-        """What followed this revision, at most so many lines; or all there is, instead."""
+        """What followed this revision, at most so many lines; or all there is, instead.
+
+        errors.Unavailable where this revision is not reached here soon.
+        """
+        if revision > self.revision:
+            await self.reach(revision, REACH_SECONDS_MAX)
         if revision == self.revision:
             return []
         if self._lines and self._lines[0].revision <= revision + 1 <= self.revision:
             start = revision + 1 - self._lines[0].revision
             return [self._lines[n] for n in range(start, min(start + limit, len(self._lines)))]
-        if revision > self.revision:
-            return self.snapshot()
         until = self.revision
         older = await self._read(revision, limit)
         if older is None:
@@ -119,6 +125,21 @@ class Feed:
         while self.revision == revision and not self.ended and not self.cut_off:
             await self._moved.wait()
         return self.revision
+
+    async def reach(self, revision: int, seconds: float) -> None:
+        """Wait until this revision is committed here, at most so long; else errors.Unavailable.
+
+        Whoever has read it elsewhere is ahead of us and must not be led back: revisions only
+        grow, also by a restore.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                while self.revision < revision and not self.ended and not self.cut_off:
+                    await self.wait_beyond(self.revision)
+        except TimeoutError:
+            pass
+        if self.revision < revision:
+            raise Unavailable(f"this control plane is at {self.revision}, not yet at {revision}")
 
     def cut(self) -> None:
         """The journal cannot be read for a while: let those go who wait for it."""

@@ -27,6 +27,8 @@ class Submission:
     command: Command
     answer: asyncio.Future[Decision | Refusal]
     decision: Decision | Refusal | None = None
+    # The next one was submitted with it, and is committed with it.
+    goes_on: bool = False
 
 
 def give_up(together: Iterable[Submission], error: Exception) -> None:

@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Match
 from starlette.routing import Route as Address
 
+from fairnotice.conductor.feed import REACH_SECONDS_MAX
 from fairnotice.control import misfits, problems, shapes
 from fairnotice.control.auth import ANYBODY, CALLER, Caller, OnlyFor, forbidden
 from fairnotice.control.feeding import feed_lines
@@ -284,7 +285,7 @@ def _feed(service: Service, ending: asyncio.Event) -> Endpoint:
         except _Refused as refused:
             return problems.said(refused.found)
         lines = feed_lines(service.conductor.feed, asked.after, *_endings(request, ending))
-        return _stream(service, request, _encoded(lines))
+        return await _stream(service, request, asked, _encoded(lines))
 
     return endpoint
 
@@ -294,13 +295,16 @@ def _node_feed(service: Service, ending: asyncio.Event) -> Endpoint:
 
     async def endpoint(request: Request) -> Response:
         try:
+            asked = _query(request, After)
             node = named("node", service.fleet.nodes, request.path_params["name"]).name
+        except _Refused as refused:
+            return problems.said(refused.found)
         except UnknownName as error:
             found = problems.of_error(error)
             assert found is not None
             return problems.said(found)
-        endings = _endings(request, ending)
-        return _stream(service, request, service.endpoints.follow(node, *endings))
+        lines = service.endpoints.follow(node, *_endings(request, ending))
+        return await _stream(service, request, asked, lines)
 
     return endpoint
 
@@ -311,14 +315,24 @@ def _endings(request: Request, ending: asyncio.Event) -> list[asyncio.Event]:
     return [one for one in (ending, caller.ended) if one is not None]
 
 
-def _stream(service: Service, request: Request, lines: AsyncIterator[bytes]) -> Response:
+async def _stream(
+    service: Service, request: Request, asked: After, lines: AsyncIterator[bytes]
+) -> Response:
+    """These lines, unless whoever asks has read more elsewhere than there is here."""
     media_type = "application/x-ndjson"
     if request.method == "HEAD":
         return Response(media_type=media_type)
-    if service.conductor.feed.cut_off:
-        why = "this control plane has lost the journal. Follow another, or try again later."
-        return problems.said(problems.problem("unavailable", 503, f"There is no feed: {why}"))
-    return StreamingResponse(lines, media_type=media_type)
+    feed = service.conductor.feed
+    why = "this control plane has lost the journal"
+    if not feed.cut_off:
+        try:
+            await feed.reach(asked.after, REACH_SECONDS_MAX)
+        except Unavailable as error:
+            why = str(error)
+        else:
+            return StreamingResponse(lines, media_type=media_type)
+    detail = f"There is no feed: {why}. Follow another, or try again later."
+    return problems.said(problems.problem("unavailable", 503, detail))
 
 
 async def _encoded(lines: AsyncIterator[shapes.Line]) -> AsyncIterator[bytes]:

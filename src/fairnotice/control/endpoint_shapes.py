@@ -33,6 +33,8 @@ class Unserved(Body):
 
     scopes: Annotated[list[str], msgspec.Meta(max_length=REPORTED_MAX)]
     seconds: Annotated[float, msgspec.Meta(ge=0, le=366 * 86_400)]
+    # When it served again; left out, it did so just now.
+    until: Instant | None = None
 
 
 class Report(Body):
@@ -49,11 +51,22 @@ class Report(Body):
     unserved: Unserved | None = None
 
 
+class SeenHere(Body):
+    """The VM that approves was first shown this event at this instant."""
+
+    event: str
+    at: Instant
+
+
 class ApproveHere(Body):
     """A VM of the node approves these events."""
 
     vm: str
     events: Annotated[list[str], msgspec.Meta(min_length=1, max_length=APPROVED_MAX)]
+    # What it saw and was not reported yet: the approval may be the end of it.
+    seen: Annotated[list[SeenHere], msgspec.Meta(max_length=REPORTED_MAX)] = msgspec.field(
+        default_factory=list
+    )
 
 
 class EnableHere(Body):
@@ -68,6 +81,9 @@ class Heeded(Shape):
     revision: int
     # What of it was passed over, because it concerns no VM that is or was lately on the node.
     passed_over: int = 0
+    # Whether its node has an endpoint by now. One that was taken away is not waited for: if it is
+    # there all the same, it has to join again.
+    joined: bool = True
 
 
 class ApprovedHere(Shape):

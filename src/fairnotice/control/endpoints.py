@@ -18,6 +18,7 @@ from fairnotice.engine.commands import (
     Command,
     Confirm,
     Heard,
+    HearEndpoint,
     JoinEndpoint,
     LeaveEndpoint,
     ReportServed,
@@ -66,12 +67,12 @@ class Endpoints:
     async def join(self, node: str) -> shapes.Heeded | Refusal:
         """From now on events for VMs of this node wait until its endpoint shows them."""
         self._hear(node)
-        return await self._told(JoinEndpoint(node=node))
+        return await self._told(node, JoinEndpoint(node=node))
 
     async def leave(self, node: str) -> shapes.Heeded | Refusal:
         """The endpoint is taken away for good; nobody waits for it any more."""
         self.heard_at.pop(node, None)
-        return await self._told(LeaveEndpoint(node=node))
+        return await self._told(node, LeaveEndpoint(node=node))
 
     async def enable(self, node: str, scope: str) -> shapes.Heeded | Refusal:
         """A VM of the node is about to be answered for the first time: durable, then shown."""
@@ -79,17 +80,24 @@ class Endpoints:
         if scope not in _Here(self._conductor.fleet, node).scopes:
             return _elsewhere(f"No VM of {scope}", node)
         heard = (Heard(scope, self._conductor.now().wall),)
-        return await self._told(ReportServed(heard=heard))
+        return await self._told(node, ReportServed(heard=heard))
 
     async def approve(self, node: str, body: shapes.ApproveHere) -> shapes.ApprovedHere | Refusal:
-        """Approve these events for a VM of the node, durably; all of them, or none."""
+        """Approve these events for a VM of the node, durably; all of them, or none.
+
+        What it saw goes into the same commit: once it has approved, it may be gone.
+        """
         self._hear(node)
         conductor = self._conductor
         vm = conductor.fleet.vms.get(body.vm)
         if vm is None or vm.node != node:
             return _elsewhere(body.vm, node)
         command = Approve(events=tuple(body.events), by=Requester(body.vm, Role.VM))
-        decision = await conductor.submit(command)
+        commands: list[Command] = [command]
+        if body.seen:
+            seen = tuple(SeenBy(one.event.upper(), body.vm, one.at) for one in body.seen)
+            commands.insert(0, ReportServed(seen=seen))
+        decision = (await conductor.submit_all(commands))[-1]
         unknown: tuple[str, ...] = ()
         if isinstance(decision, Refusal):
             unknown = unknown_events(conductor.fleet, command, conductor.now())
@@ -109,17 +117,19 @@ class Endpoints:
                     seen=tuple(SeenBy(one.event.upper(), one.vm, one.at) for one in seen),
                 )
             )
-        silent: list[str] = []
+        silent: tuple[str, ...] = ()
         if body.unserved is not None:
-            silent = [scope for scope in body.unserved.scopes if scope in here.scopes]
-            told.append(ReportUnserved(scopes=tuple(silent), seconds=body.unserved.seconds))
+            away = body.unserved
+            silent = tuple(scope for scope in away.scopes if scope in here.scopes)
+            told.append(ReportUnserved(scopes=silent, seconds=away.seconds, until=away.until))
         # Last, so that it is known what was seen: then its notice does not begin anew (rule 5).
         # One that was taken away is not waited for, until it joins again.
         if body.confirmed is not None and node in self._conductor.fleet.endpoints:
             told.append(Confirm(node=node, revision=body.confirmed))
+        told.append(HearEndpoint(node=node))
         given = len(body.heard) + len(body.seen)
         given += 0 if body.unserved is None else len(body.unserved.scopes)
-        answer = await self._told(*told)
+        answer = await self._told(node, *told)
         if isinstance(answer, shapes.Heeded):
             answer.passed_over = given - len(heard) - len(seen) - len(silent)
         return answer
@@ -127,13 +137,16 @@ class Endpoints:
     def _hear(self, node: str) -> None:
         self.heard_at[node] = self._conductor.now().wall
 
-    async def _told(self, *commands: Command) -> shapes.Heeded | Refusal:
-        """Tell the law, all in one commit; the first refusal, if there is one."""
-        decisions = await asyncio.gather(*map(self._conductor.submit, commands))
-        for decision in decisions:
+    async def _told(self, node: str, *commands: Command) -> shapes.Heeded | Refusal:
+        """Tell the law, all in one commit; the first refusal, if there is one.
+
+        What one of them is refused for does not undo the others: all of it may be said again.
+        """
+        for decision in await self._conductor.submit_all(commands) if commands else ():
             if isinstance(decision, Refusal):
                 return decision
-        return shapes.Heeded(revision=self._conductor.fleet.revision)
+        fleet = self._conductor.fleet
+        return shapes.Heeded(revision=fleet.revision, joined=node in fleet.endpoints)
 
 
 class _Here:
@@ -146,9 +159,9 @@ class _Here:
         self.scopes = {fleet.vms[vm].scope for vm in fleet.vms_on_node.get(node, ())}
 
     def had_vm(self, name: str) -> bool:
-        """Whether the VM is on the node; or has left it lately, and told of what it saw there."""
+        """Whether the VM is on the node; or has left it lately, if only by being deleted."""
         vm = self._fleet.vms.get(name)
-        return vm is not None and (vm.node == self._node or name in self._lately())
+        return (vm is not None and vm.node == self._node) or name in self._lately()
 
     def had_scope(self, name: str) -> bool:
         """Whether a VM of the scope is on the node, or has left it lately."""

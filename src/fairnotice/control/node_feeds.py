@@ -26,12 +26,14 @@ from fairnotice.control.node_lines import (
 from fairnotice.control.publishing import LOCATION, SUBSCRIPTION
 from fairnotice.engine import Fleet, document
 from fairnotice.engine.changes import Change, Removal
-from fairnotice.model import Event, Node, Scope, Vm
+from fairnotice.model import Endpoint, Event, Node, Scope, Vm
 
 # How often somebody who has nothing to hear hears that.
 BEAT_SECONDS = 10
 # Whose turn it is, and whether somebody's time is over, is looked at so often.
 TICK_SECONDS = 1.0
+# So many feeds a node may have: one is enough, and half-open ones may be left beside it.
+FEEDS_PER_NODE_MAX = 3
 # So much is written in one go before others get their turn.
 AT_ONCE = 500
 
@@ -145,7 +147,8 @@ class NodeFeeds:
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
         self._fleet: Fleet | None = None
-        self._of: dict[str, set[NodeFeed]] = {}
+        # In the order in which they were opened.
+        self._of: dict[str, dict[NodeFeed, None]] = {}
         # Where each VM of a node with a feed was last.
         self._where: dict[str, str] = {}
         self._ticking: asyncio.Task[None] | None = None
@@ -158,10 +161,14 @@ class NodeFeeds:
         return node in self._of
 
     async def follow(self, node: str, *endings: asyncio.Event) -> AsyncIterator[bytes]:
-        """The lines for this node, until nobody reads or one of these is set."""
+        """The lines for this node, until nobody reads, one of these is set, or newer ones come."""
         fleet = self._following()
         feed = NodeFeed(node, endings)
-        self._of.setdefault(node, set()).add(feed)
+        beside = self._of.setdefault(node, {})
+        beside[feed] = None
+        for oldest in list(beside)[:-FEEDS_PER_NODE_MAX]:
+            oldest.end()
+            self._leave(oldest)
         self._where.update(dict.fromkeys(fleet.vms_on_node.get(node, ()), node))
         feed.begin(fleet)
         if self._ticking is None or self._ticking.done():
@@ -185,8 +192,11 @@ class NodeFeeds:
         return self._fleet
 
     def _leave(self, feed: NodeFeed) -> None:
-        beside = self._of[feed.node]
-        beside.discard(feed)
+        beside = self._of.get(feed.node, {})
+        if feed not in beside:
+            # A newer one had its place already.
+            return
+        del beside[feed]
         if not beside:
             del self._of[feed.node]
             for name in [vm for vm, node in self._where.items() if node == feed.node]:
@@ -201,7 +211,10 @@ class NodeFeeds:
         for node, feeds in self._of.items():
             self._where.update(dict.fromkeys(fleet.vms_on_node.get(node, ()), node))
             for feed in feeds:
-                feed.begin(fleet)
+                if node in fleet.nodes:
+                    feed.begin(fleet)
+                else:
+                    feed.end()
 
     def committed(self, fleet: Fleet, changes: Sequence[Change[Any]]) -> None:
         """Mark what these changes have made different for whom."""
@@ -209,7 +222,9 @@ class NodeFeeds:
             return
         for change in changes:
             row = change.row
-            if isinstance(row, Scope):
+            if isinstance(change, Removal) and isinstance(row, Node | Endpoint):
+                self._end(row.name if isinstance(row, Node) else row.node)
+            elif isinstance(row, Scope):
                 self._scope_changed(fleet, row)
             elif isinstance(row, Vm):
                 self._vm_changed(row, gone=isinstance(change, Removal))
@@ -219,6 +234,11 @@ class NodeFeeds:
                 for node in row.unconfirmed:
                     for feed in self._of.get(node, ()):
                         feed.ask()
+
+    def _end(self, node: str) -> None:
+        """The node or its endpoint is removed: whoever is still there has to join again."""
+        for feed in self._of.get(node, ()):
+            feed.end()
 
     def _scope_changed(self, fleet: Fleet, scope: Scope) -> None:
         nodes = {fleet.vms[name].node for name in fleet.vms_in_scope.get(scope.name, ())}

@@ -1,11 +1,13 @@
 """The lines of a node's feed: ready facts about the node's VMs, not rows.
 
 docs/reference/node-feed.md has them in words. Every line is a JSON object whose `kind` says what
-it is. Whoever reads passes over kinds and fields that he does not know, so that an endpoint may be
-older than the control plane that feeds it.
+it is. Whoever reads passes over kinds and fields that he does not know, and shows words that he
+does not know as they are, so that an endpoint may be older than the control plane that feeds it.
 """
 
 from datetime import datetime
+from enum import StrEnum
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -43,9 +45,9 @@ class EventFacts(msgspec.Struct, omit_defaults=True):
     """What a document shows of an event."""
 
     id: str
-    type: EventType
-    source: EventSource
-    status: EventStatus
+    type: str
+    source: str
+    status: str
     resources: tuple[str, ...]
     not_before: datetime
     description: str = ""
@@ -56,7 +58,7 @@ class ScopeIs(Line, tag="scope"):
     """A scope of the node's VMs, and its document."""
 
     name: str
-    scope_kind: ScopeKind
+    scope_kind: str
     of: str
     enabled: bool
     enablings: int
@@ -75,8 +77,8 @@ class VmIs(Line, tag="vm"):
     resource_group: str = "default"
     update_domain: int | None = None
     fault_domain: int = 0
-    priority: Priority = Priority.REGULAR
-    eviction_policy: EvictionPolicy = EvictionPolicy.DEALLOCATE
+    priority: str = Priority.REGULAR
+    eviction_policy: str = EvictionPolicy.DEALLOCATE
     zone: str | None = None
     tags: tuple[tuple[str, str], ...] = ()
 
@@ -180,11 +182,22 @@ def vm_line(vm: Vm, node: Node) -> VmIs:
 _SOMETIME = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def _word(words: type[Word], text: str) -> Word:
+    """The word; one of a later version stays text, which is shown as it is and never asked for."""
+    try:
+        return words(text)
+    except ValueError:
+        return cast("Word", text)
+
+
 def scope_of(line: ScopeIs) -> Scope:
     """The scope, as far as a board and an instance document need it."""
     return Scope(
         name=line.name,
-        kind=line.scope_kind,
+        kind=_word(ScopeKind, line.scope_kind),
         of=line.of,
         enabled_at=_SOMETIME if line.enabled else None,
         incarnation=line.incarnation,
@@ -203,9 +216,9 @@ def _event(scope: str, facts: EventFacts) -> Event:
         id=facts.id,
         operation="",
         scope=scope,
-        type=facts.type,
-        source=facts.source,
-        status=facts.status,
+        type=_word(EventType, facts.type),
+        source=_word(EventSource, facts.source),
+        status=_word(EventStatus, facts.status),
         resources=facts.resources,
         revision=0,
         announced_at=facts.not_before,
@@ -223,8 +236,8 @@ def vm_of(line: VmIs, node: str) -> Vm:
         scope=line.scope,
         node=node,
         update_domain=line.update_domain,
-        priority=line.priority,
-        eviction_policy=line.eviction_policy,
+        priority=_word(Priority, line.priority),
+        eviction_policy=_word(EvictionPolicy, line.eviction_policy),
         addresses=line.addresses,
         resource_group=line.resource_group,
         zone=line.zone,

@@ -173,10 +173,10 @@ def _node_feed(schemas: Schemas) -> dict[str, Any]:
     return {
         "operationId": "get-endpoints-one-feed",
         "summary": "What the endpoint of this node shows, as it changes: one fact per line.",
-        "parameters": [_parameter("name", "path", {"type": "string"})],
+        "parameters": [_parameter("name", "path", {"type": "string"}), *_query(After)],
         "x-fairnotice-role": TokenRole.ENDPOINT,
         "responses": {
             "200": {"description": "A stream that does not end.", "content": content},
-            **{str(status): _problem(status, schemas) for status in (401, 403, 404, 503)},
+            **{str(status): _problem(status, schemas) for status in (401, 403, 404, 422, 503)},
         },
     }

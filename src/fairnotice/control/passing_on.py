@@ -183,11 +183,9 @@ async def _seen(feed: Feed, headers: Mapping[str, str]) -> None:
     if not told.isdecimal():
         return
     try:
-        async with asyncio.timeout(SEEN_SECONDS_MAX):
-            while feed.revision < int(told) and not feed.cut_off and not feed.ended:
-                await feed.wait_beyond(feed.revision)
-    except TimeoutError:
-        log.info("what was changed is not to be seen here yet: revision %s", told)
+        await feed.reach(int(told), SEEN_SECONDS_MAX)
+    except Unavailable as error:
+        log.info("what was changed is not to be seen here yet: %s", error)
 
 
 def _passed_back(answer: PeerAnswer) -> Response:

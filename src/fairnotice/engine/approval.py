@@ -14,6 +14,7 @@ from fairnotice.engine.changes import (
 from fairnotice.engine.commands import (
     Approve,
     Confirm,
+    HearEndpoint,
     JoinEndpoint,
     LeaveEndpoint,
     Postpone,
@@ -21,11 +22,14 @@ from fairnotice.engine.commands import (
 )
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import consider_terminates, scheduled_events
-from fairnotice.engine.notice import in_utc, whole_second
+from fairnotice.engine.notice import HOUR, in_utc, whole_second
 from fairnotice.engine.putting_off import make_good, put_off
 from fairnotice.engine.refusal import Code, misfit, refuse
 from fairnotice.model import Approval, Endpoint, Event, Operation, Requester
 from fairnotice.words import EventType, Role
+
+# How often it is written down that an endpoint was heard of.
+ENDPOINT_EVERY_SECONDS = HOUR / 2
 
 # Two readings of a monotonic clock that should be equal may differ by rounding.
 CLOCK_ROUNDING_SECONDS = 1e-6
@@ -185,11 +189,23 @@ def join_endpoint(draft: Draft, command: JoinEndpoint) -> Accepted:
     if command.node not in draft.nodes:
         refuse(Code.NOT_FOUND, f"There is no node {command.node}.", "Add it to the fleet.", rule=5)
     if command.node not in draft.endpoints:
-        draft.record(EndpointChanged(draft.now, Endpoint(command.node)))
+        draft.record(EndpointChanged(draft.now, Endpoint(command.node, heard_at=draft.now)))
         for name in draft.vms_on_node.get(command.node, ()):
             for operation in draft.operations_on_vm.get(name, ()):
                 ask_endpoints(draft, draft.operations[operation])
     return Accepted()
+
+
+def hear_endpoint(draft: Draft, command: HearEndpoint) -> Accepted:
+    """What this endpoint served until now was reported; nothing where there is none."""
+    endpoint = draft.endpoints.get(command.node)
+    if endpoint is not None and _was_long_ago(draft, endpoint.heard_at):
+        draft.record(EndpointChanged(draft.now, endpoint._replace(heard_at=draft.now)))
+    return Accepted()
+
+
+def _was_long_ago(draft: Draft, heard_at: datetime | None) -> bool:
+    return heard_at is None or (draft.now - heard_at).total_seconds() >= ENDPOINT_EVERY_SECONDS
 
 
 def ask_endpoints(draft: Draft, operation: Operation) -> None:

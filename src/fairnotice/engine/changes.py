@@ -341,7 +341,7 @@ class RolloutNodeForgotten(Removal[RolloutNode]):
 
 
 class EndpointChanged(Change[Endpoint]):
-    """An endpoint joined, or confirmed a revision."""
+    """An endpoint joined, confirmed a revision, or was heard of."""
 
     __slots__ = ()
 

@@ -252,10 +252,15 @@ class ReportServed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportUnserved:
-    """For so long no endpoint served these scopes, so their silence says nothing."""
+    """For so long no endpoint served these scopes, so their silence says nothing.
+
+    It may be said twice: what is excused already is not excused again.
+    """
 
     scopes: tuple[str, ...]
     seconds: float
+    # When somebody served them again; None stands for now.
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +273,13 @@ class JoinEndpoint:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveEndpoint:
     """The node's endpoint is taken away for good; nobody waits for it any more."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HearEndpoint:
+    """The node's endpoint has said something: whom it served until now is known."""
 
     node: str
 
@@ -420,6 +432,7 @@ Command = (
     | JoinEndpoint
     | LeaveEndpoint
     | Confirm
+    | HearEndpoint
     | ReportOutcome
     | Tick
     | Restarted

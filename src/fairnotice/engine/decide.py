@@ -213,6 +213,7 @@ HANDLERS: dict[type, Callable[[Draft, Any], Accepted | Forecast]] = {
     commands.JoinEndpoint: approval.join_endpoint,
     commands.LeaveEndpoint: approval.leave_endpoint,
     commands.Confirm: approval.confirm,
+    commands.HearEndpoint: approval.hear_endpoint,
     commands.ReportServed: enabling.report_served,
     commands.ReportUnserved: enabling.report_unserved,
     commands.ReportOutcome: impacts.report_outcome,

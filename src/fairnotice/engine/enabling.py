@@ -1,5 +1,6 @@
 """Rules 8 and 9: which scopes listen, from when on, and until when."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from fairnotice.engine.announce import announce, is_automatic, is_told, least_notice
@@ -19,13 +20,19 @@ from fairnotice.engine.notice import DAY, HOUR, in_utc, whole_second
 from fairnotice.engine.refusal import misfit
 from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import Cause
-from fairnotice.model import Operation, Scope, Seen
+from fairnotice.model import Event, Operation, Scope, Seen, Unserved
 
 # A later request is written down once an hour at most, so the silence that is on record may be
 # an hour longer than the true one: a scope is disabled after 24 to 25 hours.
 HEARD_EVERY_SECONDS = HOUR
 
+# An endpoint of a node that was not heard of for so long may be serving, cut off: what it says
+# when it is back decides who was silent.
+UNHEARD_SECONDS = 2 * HOUR
+
 UNSERVED_SECONDS_MAX = 366 * DAY
+# So many times are kept apart; a pause between the last of them and what follows is excused too.
+UNSERVED_TIMES_MAX = 32
 
 
 def report_served(draft: Draft, command: ReportServed) -> Accepted:
@@ -52,17 +59,30 @@ def _hear(draft: Draft, heard: Heard) -> None:
 
 
 def _heard(draft: Draft, scope: Scope, at: datetime) -> Scope:
-    return scope._replace(heard_at=at, heard_unserved_seconds=draft.life.unserved_seconds)
+    return scope._replace(
+        heard_at=at,
+        heard_unserved_seconds=draft.life.unserved_seconds,
+        unserved=_added_up(scope.unserved, at),
+    )
 
 
 def _see(draft: Draft, seen: SeenBy) -> None:
     event = draft.events.get(seen.event)
-    vm = draft.vms.get(seen.vm)
-    if event is None or vm is None or vm.scope != event.scope:
+    if event is None or not _could_see(draft, seen.vm, event):
         return
     if all(first.vm != seen.vm for first in event.seen):
-        first = (*event.seen, Seen(seen.vm, seen.at))
+        # By an endpoint's clock, which may be wrong: not before it was there, nor after now.
+        at = min(max(in_utc(seen.at), event.announced_at), draft.now)
+        first = (*event.seen, Seen(seen.vm, at))
         draft.record(EventSeen(draft.now, event._replace(seen=first)))
+
+
+def _could_see(draft: Draft, name: str, event: Event) -> bool:
+    vm = draft.vms.get(name)
+    if vm is None:
+        # The event may have taken it away by now: what it saw before is told after it.
+        return name in event.resources
+    return vm.scope == event.scope
 
 
 def _enable(draft: Draft, scope: Scope) -> None:
@@ -100,6 +120,7 @@ def _tell(draft: Draft, operation: Operation, scope: Scope) -> None:
 def _silent_at(tables: Tables, scope: Scope) -> datetime:
     """When the scope has been silent for too long, if nothing is heard until then."""
     unserved = tables.life.unserved_seconds - scope.heard_unserved_seconds
+    unserved += sum((one.until - one.since).total_seconds() for one in scope.unserved)
     allowed = tables.timing.disabled_after_seconds + HEARD_EVERY_SECONDS
     assert scope.heard_at is not None  # it is enabled
     return scope.heard_at + timedelta(seconds=allowed + unserved)
@@ -113,11 +134,19 @@ def look_at_scope(draft: Draft, name: str) -> None:
     silent_at = _silent_at(draft, scope)
     if draft.now < silent_at:
         draft.wake(silent_at, Matter.SCOPE, name)
-    elif name in draft.events_in_scope:
+    elif name in draft.events_in_scope or _is_unknown(draft, name):
         draft.wake(draft.now + timedelta(seconds=HEARD_EVERY_SECONDS), Matter.SCOPE, name)
     else:
-        silent = scope._replace(enabled_at=None, heard_at=None, incarnation=1)
+        silent = scope._replace(enabled_at=None, heard_at=None, incarnation=1, unserved=())
         draft.record(ScopeDisabled(draft.now, silent))
+
+
+def _is_unknown(draft: Draft, scope: str) -> bool:
+    """Whether an endpoint that serves this scope has not been heard of: unknown is not silent."""
+    nodes = {draft.vms[name].node or "" for name in draft.vms_in_scope.get(scope, ())}
+    endpoints = [draft.endpoints[node] for node in nodes if node in draft.endpoints]
+    lately = draft.now - timedelta(seconds=UNHEARD_SECONDS)
+    return any(one.heard_at is None or one.heard_at < lately for one in endpoints)
 
 
 def report_unserved(draft: Draft, command: ReportUnserved) -> Accepted:
@@ -129,12 +158,33 @@ def report_unserved(draft: Draft, command: ReportUnserved) -> Accepted:
             f"Give 0 to {UNSERVED_SECONDS_MAX}.",
             rule=8,
         )
+    until = draft.now if command.until is None else min(in_utc(command.until), draft.now)
     for name in command.scopes:
         scope = draft.scopes.get(name)
-        if scope is not None and scope.enabled and command.seconds:
-            excused = scope.heard_unserved_seconds - command.seconds
-            draft.record(ScopeHeard(draft.now, scope._replace(heard_unserved_seconds=excused)))
+        if scope is None or scope.heard_at is None:
+            continue
+        # What was before is over: it was heard since.
+        silent_seconds = (until - scope.heard_at).total_seconds()
+        since = until - timedelta(seconds=max(0.0, min(command.seconds, silent_seconds)))
+        unserved = _added_up((*scope.unserved, Unserved(since, until)), scope.heard_at)
+        if unserved != scope.unserved:
+            draft.record(ScopeHeard(draft.now, scope._replace(unserved=unserved)))
     return Accepted()
+
+
+def _added_up(times: Iterable[Unserved], since: datetime) -> tuple[Unserved, ...]:
+    """These times after an instant, in order, where they meet made one."""
+    found: list[Unserved] = []
+    for one in sorted(times):
+        begins = max(one.since, since)
+        if begins >= one.until:
+            continue
+        if found and (begins <= found[-1].until or len(found) == UNSERVED_TIMES_MAX):
+            before = found.pop()
+            found.append(Unserved(before.since, max(before.until, one.until)))
+        else:
+            found.append(Unserved(begins, one.until))
+    return tuple(found)
 
 
 def wake_enabled_scopes(draft: Draft) -> None:

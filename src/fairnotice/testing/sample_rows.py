@@ -19,6 +19,7 @@ from fairnotice.model import (
     ScaleSet,
     Scope,
     Seen,
+    Unserved,
     Vm,
     Window,
 )
@@ -71,6 +72,7 @@ SCOPE = Scope(
     incarnation=17,
     enablings=3,
     last_touched=(LastTouched(2, START), LastTouched(0, _AT)),
+    unserved=(Unserved(START, _AT),),
 )
 _BY = Requester("ann", Role.OPERATOR)
 REQUEST = Request(

@@ -344,6 +344,7 @@ class Simulation:
         else:
             behind = self.chance.choice((0, 0, 20))
             for name in list(fleet.endpoints):
+                self._submit(ask.HearEndpoint(node=name))
                 self._submit(ask.Confirm(node=name, revision=max(0, fleet.revision - behind)))
 
     def fleet_changes(self) -> None:

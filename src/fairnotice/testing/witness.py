@@ -10,12 +10,19 @@ scopes and their documents.
 """
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from fairnotice.engine import AZURE, Decision, Fleet, Timing
 from fairnotice.engine.changes import Change, EventApproved, ScopeDisabled, ScopeEnabled
-from fairnotice.engine.commands import Approve, Cancel, Command, ReportServed
+from fairnotice.engine.commands import (
+    Approve,
+    Cancel,
+    Command,
+    HearEndpoint,
+    JoinEndpoint,
+    ReportServed,
+)
 from fairnotice.engine.invariants import Violation, check
 from fairnotice.model import Event, Moment, Scope
 from fairnotice.testing.witness_commit import Commit, Memory
@@ -101,6 +108,8 @@ class Scopes:
         self.memory = memory
         self.documents: dict[str, tuple[int, int, Content]] = {}
         self.heard_at: dict[str, datetime] = {}
+        # When the endpoint of a node last said anything.
+        self.endpoint_heard_at: dict[str, datetime] = {}
 
     def hear(self, commit: Commit) -> None:
         """Take note of who asked, and when."""
@@ -108,6 +117,8 @@ class Scopes:
             for heard in commit.command.heard:
                 known = self.heard_at.get(heard.scope, heard.at)
                 self.heard_at[heard.scope] = max(known, heard.at)
+        elif isinstance(commit.command, JoinEndpoint | HearEndpoint):
+            self.endpoint_heard_at[commit.command.node] = commit.now.wall
 
     def look(self, commit: Commit, change: Change[Any]) -> Iterator[Violation]:
         """A scope is enabled, or disabled: after 24 hours at least, under no live event."""
@@ -122,6 +133,11 @@ class Scopes:
         events = commit.fleet.events.values()
         if any(event.scope == name and commit.event(event.id).visible for event in events):
             yield Violation(8, f"{name} was disabled under a live event")
+        serving = {vm.node or "" for vm in commit.fleet.vms.values() if vm.scope == name}
+        for node in serving & commit.fleet.endpoints.keys():
+            heard_at = self.endpoint_heard_at.get(node)
+            if heard_at is None or commit.now.wall - heard_at > timedelta(hours=2):
+                yield Violation(8, f"{name} was disabled, and {node} was not heard of")
 
     def read(self, fleet: Fleet) -> Iterator[Violation]:
         """Rule 7: one more for each change of what is read, and only then."""
