@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import socket
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -356,3 +357,50 @@ def test_systemd_hears_nothing_of_one_that_is_stuck(tmp_path, monkeypatch):
         heard = asyncio.run(story(listens))
 
     assert heard == [b"WATCHDOG=1", b"WATCHDOG=1"]
+
+
+def test_rule_26_what_a_vm_saw_of_its_own_end_is_on_record(tmp_path, workers):
+    """It approves, and is gone: with the approval it is known that it had looked."""
+    with serving() as served, endpoint(tmp_path / "e", NODE, url(served), workers=workers) as node:
+        batch = address(served, "batch_0")
+        answer = served.post("/v1/vms/batch_0/delete").json
+        event = answer["events"][0]["id"]
+        node.shows(batch, event)
+        approval = node.approve(batch, event)
+        found = event_of(served, event)
+
+        assert approval.status == 200
+        assert [one["vm"] for one in found["seen"]] == ["batch_0"]
+
+
+def test_rule_08_an_absence_explains_silence(tmp_path):
+    """Nobody was served for two hours, as the last life's word says: the law is told."""
+    with serving() as served, endpoint(tmp_path / "e", NODE, url(served)) as node:
+        scopes = served.run.conductor.fleet.scopes
+        until(lambda: served.get(f"/v1/endpoints/{NODE}").status == 200, "the endpoint")
+        node.stop()
+        before = scopes["availability-set:web"].unserved
+        alive = tmp_path / "e" / "state" / "alive"
+        last = datetime.fromisoformat(alive.read_text().partition("\n")[0])
+        alive.write_text((last - timedelta(hours=2)).isoformat())
+        node.start()
+        until(lambda: scopes["availability-set:web"].unserved, "the excuse")
+
+        assert before == ()
+        until(lambda: node.metric("fairnotice_endpoint_unreported") == 0, "the end of the queue")
+
+
+def test_rule_05_a_node_that_was_away_is_waited_for_again(tmp_path):
+    """Taken out of the fleet and put back: its endpoint, which never ended, joins again."""
+    with serving() as served:
+        full = served.get("/v1/fleet").json
+        less = {
+            **full,
+            "node": [one for one in full["node"] if one["name"] != "node-5"],
+            "vm": [one for one in full["vm"] if one["node"] != "node-5"],
+        }
+        with endpoint(tmp_path / "e", "node-5", url(served)) as node:
+            for fleet in (less, full):
+                assert served.call("PUT", "/v1/fleet", fleet).status == 200
+            until(lambda: served.get("/v1/endpoints/node-5").status == 200, "its endpoint")
+            until(node.connected, "its feed")

@@ -168,7 +168,8 @@ def test_what_was_served_outlives_the_process_until_it_is_reported(tmp_path):
     path = tmp_path / "unreported.jsonl"
     first = Unreported(path)
     first.add(served("E1", heard=["vm:a"]))
-    first.add_unserved(["vm:a"], 60.0)
+    first.add_unserved(["vm:a"], 60.0, NOON)
+    first.add_unserved(["vm:a"], 30.0, NOON + timedelta(hours=2))
     with path.open("a") as file:
         file.write('{"seen": [["E2"')
 
@@ -178,11 +179,14 @@ def test_what_was_served_outlives_the_process_until_it_is_reported(tmp_path):
     assert batch == {
         "seen": [{"event": "E1", "vm": "a", "at": at}],
         "heard": [{"scope": "vm:a", "at": at}],
-        "unserved": {"scopes": ["vm:a"], "seconds": 60.0},
+        "unserved": {"scopes": ["vm:a"], "seconds": 60.0, "until": at},
     }
     second.add(Served([], [("vm:a", NOON + timedelta(hours=1))]))
     second.reported(batch)
-    assert second.batch() == {"heard": [{"scope": "vm:a", "at": "2026-01-31T13:00:00+00:00"}]}
+    assert second.batch() == {
+        "heard": [{"scope": "vm:a", "at": "2026-01-31T13:00:00+00:00"}],
+        "unserved": {"scopes": ["vm:a"], "seconds": 30.0, "until": "2026-01-31T14:00:00+00:00"},
+    }
     second.reported(second.batch())
     assert path.read_bytes() == b""
     assert len(Unreported(path)) == 0

@@ -17,11 +17,12 @@ from fairnotice.endpoint.unreported import Unreported
 from fairnotice.errors import Unavailable
 from tests.conductor.orchestra import until
 from tests.control.test_peers import Far
-from tests.endpoint.test_keeping import served
+from tests.endpoint.test_keeping import NOON, served
 
 OK = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"revision":7}'
 WRONG = b"HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 2\r\n\r\n{}"
 STRANGER = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}"
+FORGOTTEN = b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"joined": false}'
 AWAY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -225,3 +226,36 @@ def test_somebody_who_has_nothing_to_report_is_heard_of_all_the_same(tmp_path, m
             await until(lambda: len(far.heard) == 3)
 
     asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_what_a_vm_saw_goes_with_its_approval(tmp_path):
+    """It may be its end; and it is not told twice."""
+
+    async def story(link):
+        link.gathered(served("E1", "E2"))
+        link.cut_off_since = None
+        await link.approve("b", ("E1",))
+        assert len(link.unreported) == 2
+        await link.approve("a", ("E1",))
+        assert len(link.unreported) == 0
+
+    other, own = run(story, tmp_path, [OK, OK])
+
+    at = NOON.isoformat()
+    assert other == {"vm": "b", "events": ["E1"], "seen": []}
+    assert own["seen"] == [{"event": "E1", "at": at}, {"event": "E2", "at": at}]
+
+
+def test_one_that_is_not_known_any_more_joins_again(tmp_path):
+    """And says anew what it shows: it is waited for from then on."""
+
+    async def story(link):
+        link.add(Front(9))
+        tell(link, 9)
+        link.saved.save(link.holding)
+        await link.report()
+        await link.report()
+
+    said = run(story, tmp_path, [FORGOTTEN, OK, OK])
+
+    assert said == [{"confirmed": 9}, {}, {"confirmed": 9}]

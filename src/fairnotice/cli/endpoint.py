@@ -13,6 +13,7 @@ from fairnotice.cli.logs import log_to_standard_error
 from fairnotice.cli.parsing import Subparsers, examples
 from fairnotice.clock import Clock, SystemClock
 from fairnotice.endpoint.config import FILE, Config, read
+from fairnotice.endpoint.passing import Passing
 from fairnotice.endpoint.running import Running, running
 from fairnotice.systemd import reloading, tell_systemd, watchdog_seconds
 
@@ -42,8 +43,8 @@ def add(subparsers: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the endpoint until it is told to end; the exit code."""
     config = read(arguments.config)
-    config.token()
-    config.trusted()
+    # Each of them as it is when it runs: URLs, the token, and whom to trust.
+    Passing(config.node, config.control_planes, token=config.token, trust=config.trusted())
     if arguments.check:
         print(f"{arguments.config} is as it should be.")
         return exits.DONE

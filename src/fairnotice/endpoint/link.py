@@ -11,7 +11,7 @@ import random
 import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from fairnotice.clock import Clock
 from fairnotice.control.loops import Loops
@@ -196,8 +196,8 @@ class Link:
             self._news.set()
 
     def was_away(self, scopes: Iterable[str], seconds: float) -> None:
-        """For so long this endpoint served nobody."""
-        self.unreported.add_unserved(scopes, seconds)
+        """For so long this endpoint served nobody, until now."""
+        self.unreported.add_unserved(scopes, seconds, self._clock.wall())
         self._news.set()
 
     async def reporting(self) -> None:
@@ -230,7 +230,8 @@ class Link:
             confirms = kept if self._wanted > self.confirmed < kept else 0
             said = {**batch, "confirmed": confirms} if confirms else batch
             try:
-                await self._passing.say("report", said)
+                if await self._must_join(await self._passing.say("report", said)):
+                    confirms = 0
             except Refused as error:
                 if error.status not in SENSELESS:
                     raise
@@ -243,14 +244,26 @@ class Link:
             if not len(self.unreported):
                 return
 
+    async def _must_join(self, answer: dict[str, Any]) -> bool:
+        """Whether no endpoint of this node is known there: then it has joined again."""
+        if answer.get("joined") is not False:
+            return False
+        log.warning("no endpoint of this node is known any more: it joins again")
+        await self._passing.say("join", {})
+        # What was confirmed before counts for nothing.
+        self.confirmed = 0
+        return True
+
     # ---- What VMs ask for ----
 
     async def approve(self, vm: str, events: tuple[str, ...]) -> tuple[str, ...]:
         """Pass an approval on; the events that the VM's scope never saw."""
         self._must_be_near()
-        answer = await self._passing.say("approve", {"vm": vm, "events": list(events)})
-        # Whoever approves has looked: that is told soon.
-        self._news.set()
+        # Whoever approves has looked: that goes with it, since the approval may be his end.
+        seen = self.unreported.seen_by(vm)
+        asked = {"vm": vm, "events": list(events), "seen": seen}
+        answer = await self._passing.say("approve", asked)
+        self.unreported.reported({"seen": [{**one, "vm": vm} for one in seen]})
         return tuple(map(str, answer.get("unknown", ())))
 
     async def enable(self, scope: str) -> None:

@@ -11,6 +11,7 @@ import json
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,16 @@ TOGETHER_SECONDS = 0.25
 class Desk:
     """Passes on to the parent what VMs ask for."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, say_seen: Callable[[], None]) -> None:
         self._channel = channel
+        self._say_seen = say_seen
         self._numbers = itertools.count()
         self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
 
     async def approve(self, vm: str, events: tuple[str, ...]) -> tuple[str, ...]:
         """The events that the VM's scope never saw."""
+        # Whoever approves has looked, and the parent passes on both together.
+        self._say_seen()
         answer = await self._ask("approve", vm=vm, events=list(events))
         return tuple(answer["unknown"])
 
@@ -77,7 +81,7 @@ class Serving:
     def __init__(self, channel: Channel, listener: socket.socket) -> None:
         self._channel = channel
         self._listener = listener
-        self._desk = Desk(channel)
+        self._desk = Desk(channel, self._say_seen)
         self._front: Front | None = None
         self._server: Server | None = None
         self._holding = Holding()
