@@ -6,6 +6,7 @@ import socket
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from fairnotice.clock import SystemClock
 from fairnotice.control.node_lines import (
@@ -19,7 +20,7 @@ from fairnotice.control.node_lines import (
     encode,
 )
 from fairnotice.endpoint import unreported
-from fairnotice.endpoint.front import Served
+from fairnotice.endpoint.front import Front, Manner, Served
 from fairnotice.endpoint.holding import Holding
 from fairnotice.endpoint.saved import Saved
 from fairnotice.endpoint.steering import listening
@@ -248,3 +249,40 @@ def test_nobody_is_led_back_to_what_is_over():
 
     holding.begin()
     assert told(holding, Hello(1, "n"), SnapshotBegins(), At(7)).at.revision == 7
+
+
+class Nobody:
+    """Where nothing is passed on."""
+
+    async def approve(self, vm, events):
+        raise AssertionError((vm, events))
+
+    async def enable(self, scope):
+        raise AssertionError(scope)
+
+
+def test_a_document_that_cannot_be_shown_hides_no_other():
+    """A fault in one: others are shown, nothing is confirmed; it is tried with the next line."""
+
+    async def story():
+        front = Front(Nobody(), ManualClock(), Manner(), lambda _: None)
+        publish, odd = front.board.publish, ["vm:a"]
+
+        def fails_once(scope, document):
+            if scope.name in odd:
+                odd.remove(scope.name)
+                raise ValueError("nobody has thought of this")
+            publish(scope, document)
+
+        front.board.publish = fails_once
+        holding = Holding()
+        other, vm = replace(SCOPE, name="vm:b"), VmIs("a", "vm:a", ("10.0.0.1",))
+        with pytest.raises(ValueError, match="nobody has thought"):
+            front.show(told(holding, Hello(1, "n"), SnapshotBegins(), SCOPE, other, vm, At(7)))
+        assert (list(front.board.pages), front.revision) == (["vm:b"], 0)
+
+        front.show(told(holding, At(8)))
+        assert (sorted(front.board.pages), front.revision) == (["vm:a", "vm:b"], 8)
+        assert list(front.board.callers) == ["a"]
+
+    asyncio.run(story())

@@ -8,6 +8,7 @@ It ends when its parent has gone.
 import asyncio
 import itertools
 import json
+import logging
 import signal
 import socket
 import sys
@@ -30,6 +31,8 @@ from fairnotice.metadata.identity import Door
 from fairnotice.metadata.metrics import exposition
 from fairnotice.metadata.rate import Rate
 from fairnotice.metadata.server import Server
+
+log = logging.getLogger(__name__)
 
 METRICS_SECONDS = 1.0
 # What is seen in one moment is said together: many VMs look at once.
@@ -132,7 +135,12 @@ class Serving:
 
     def _show(self, told: Told) -> None:
         assert self._front is not None  # the settings come first
-        self._front.show(told)
+        try:
+            self._front.show(told)
+        except Exception:
+            # Its VMs are served all the same; nothing more is confirmed.
+            log.exception("what was told could not be shown")
+            self._channel.send("fault")
         if self._server is None:
             # Not before there is something to show.
             self._server = Server(self._front.worker)

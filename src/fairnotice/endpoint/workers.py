@@ -111,6 +111,8 @@ class WorkerFront:
                 self._channel.send("kept", written=line["written"])
         elif kind == "metrics":
             self.metrics = line["text"]
+        elif kind == "fault":
+            self._link.loops.faults_count += 1
         elif kind == "approve":
             asked = self._link.approve(line["vm"], tuple(line["events"]))
             self._answer(line["id"], asked, lambda unknown: {"unknown": list(unknown)})
