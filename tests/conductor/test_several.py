@@ -48,6 +48,12 @@ class Stopping(PostgresStore):
         super().__init__(url)
         self.stop_next = False
         self.stopped, self.goes_on = Event(), Event()
+        self.reads = Event()
+        self.reads.set()
+
+    def changes_after(self, revision, limit):
+        assert self.reads.wait(LIMIT_SECONDS)
+        return super().changes_after(revision, limit)
 
     def hang_up(self):
         # A process that is stopped hangs up on nobody.
@@ -135,6 +141,25 @@ def test_who_follows_shows_what_is_committed_and_says_who_leads(postgres_url):
                 await two.conductor.submit(restart("two", "db"))
             assert told.value.leader == "http://a"
             assert two.conductor.trouble is None
+
+    asyncio.run(story())
+
+
+def test_who_follows_and_lags_leads_nobody_back(postgres_url):
+    """Somebody has read at the leader what is not here yet: he waits until it is, and goes on."""
+
+    async def story():
+        async with several(postgres_url, 2) as (one, two):
+            await level(one, two)
+            two.store.reads.clear()
+            await one.conductor.submit(restart("one", "db"))
+            revision = one.conductor.feed.revision
+            asking = asyncio.ensure_future(two.conductor.feed.after(revision))
+            done, _ = await asyncio.wait({asking}, timeout=0.1)
+            two.store.reads.set()
+            assert not done
+            assert await asking == []
+            assert two.conductor.feed.revision == revision
 
     asyncio.run(story())
 

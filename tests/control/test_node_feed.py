@@ -1,5 +1,6 @@
 """A node's feed and what its endpoint may say: only what concerns the node's own VMs."""
 
+import asyncio
 import contextlib
 import json
 from contextlib import contextmanager
@@ -7,8 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from fairnotice.control import api, node_feeds
-from fairnotice.control.node_feeds import FEEDS_PER_NODE_MAX
+from fairnotice.control.node_feeds import FEEDS_PER_NODE_MAX, NodeFeeds
 from fairnotice.testing.manual_clock import ManualClock
+from tests.conductor.orchestra import conducting
 from tests.control.calling import PATIENCE_SECONDS, restarted, serving
 
 SOON = "2030-01-01T00:00:00Z"
@@ -150,11 +152,12 @@ def test_who_is_taken_away_is_told_so_and_joins_again():
         fleet = served.get("/v1/fleet").json
         path = "/v1/endpoints/node-5"
         removals = [
-            ("PUT", "/v1/fleet", without(fleet, "node-5")),
-            ("DELETE", path, None),
+            (False, "PUT", "/v1/fleet", without(fleet, "node-5")),
+            (True, "PUT", "/v1/fleet", without(fleet, "node-5")),
+            (True, "DELETE", path, None),
         ]
-        for method, where, body in removals:
-            assert served.post(f"{path}/join").json["joined"] is True
+        for joins, method, where, body in removals:
+            assert not joins or served.post(f"{path}/join").json["joined"] is True
             with reading(served, "node-5") as reader:
                 reader.until_at()
                 assert served.call(method, where, body).status == 200
@@ -176,6 +179,39 @@ def test_a_node_has_a_few_feeds_and_the_newest_stay():
         for reader in opened[1:]:
             assert event in json.dumps(reader.until_at())
         assert len(served.run.service.endpoints.feeds) == FEEDS_PER_NODE_MAX
+
+
+def test_who_takes_nothing_does_not_keep_his_place():
+    """Half-open feeds of a node are counted no more when newer ones come."""
+
+    async def story():
+        async with conducting() as conductor:
+            feeds = NodeFeeds(conductor.feed)
+            opened = [feeds.follow("node-0") for _ in range(FEEDS_PER_NODE_MAX + 2)]
+            for lines in opened:
+                await anext(lines)
+            assert len(feeds) == FEEDS_PER_NODE_MAX
+            for lines in opened:
+                await lines.aclose()
+            assert len(feeds) == 0
+
+    asyncio.run(story())
+
+
+def test_a_node_that_is_gone_when_all_is_loaded_anew_has_no_feed():
+    """What was removed while the journal was lost is removed all the same."""
+
+    async def story():
+        async with conducting() as conductor, conducting(declare=False) as empty:
+            feeds = NodeFeeds(conductor.feed)
+            lines = feeds.follow("node-0")
+            await anext(lines)
+            feeds.loaded(empty.fleet)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                rest = [line async for line in lines]
+            assert rest == []
+
+    asyncio.run(story())
 
 
 def test_a_confirmation_that_was_lost_is_asked_for_again(monkeypatch):

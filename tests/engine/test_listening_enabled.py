@@ -244,6 +244,7 @@ def test_rule_08_an_unserved_time_counts_once_however_often_it_is_told():
     assert story.scope(DB).enabled
     story.advance_to(story.at(hours=30))
     assert not story.scope(DB).enabled
+    assert story.scope(DB).unserved == ()
 
 
 def test_rule_08_of_an_unserved_time_counts_what_follows_the_last_request():
