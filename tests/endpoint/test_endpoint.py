@@ -282,9 +282,10 @@ def test_rule_07_a_restart_does_not_lead_vms_back(tmp_path, workers):
 def refused_start(node):
     """Start one that must not run; its exit code, and what it says."""
     node.start(wait=False)
-    code = node.process.wait(15)
-    node.process.stdout.close()
-    node.log.close()
+    try:
+        code = node.process.wait(PATIENCE_SECONDS)
+    finally:
+        node.kill()
     return code, (node.folder / "log").read_text()
 
 
