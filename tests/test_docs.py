@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from fairnotice.control import fleet_files
 from fairnotice.control.problems import OTHER_TYPES, STATUS_OF_REFUSAL
 from fairnotice.engine import Timing, transitions
-from fairnotice.engine.commands import Heard
+from fairnotice.engine.commands import ApplyFleet, Heard
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.transitions import Cause
 from fairnotice.model import scope_name
@@ -319,12 +320,23 @@ def test_a_lost_proof_is_found(lost):
 # ---- Reference ----
 
 
-@pytest.mark.parametrize("name", ["commands.md", "settings.md", "api.md", "situations.md"])
+@pytest.mark.parametrize("name", reference.PAGES)
 def test_the_reference_is_the_one_in_the_code(name, monkeypatch):
     """Every command, setting, address, problem, situation is there; `make reference` writes it."""
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     written = (ROOT / "docs" / "reference" / name).read_text("utf-8")
     assert written == reference.PAGES[name](), "stale: run make reference"
+
+
+def test_the_fleet_of_the_page_can_be_applied():
+    """Whoever begins with the example of docs/reference/fleet-file.md gets a fleet."""
+    page = (ROOT / "docs" / "reference" / "fleet-file.md").read_text("utf-8")
+    body = fleet_files.read_toml(
+        page.partition("```toml\n")[2].partition("```")[0], "fleet-file.md"
+    )
+    stage = Stage()
+    stage.tell(ApplyFleet(spec=fleet_files.specification(body)))
+    assert list(stage.fleet.vms) == ["web-0", "web-1", "db"]
 
 
 def test_every_problem_is_in_the_table():

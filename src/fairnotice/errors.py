@@ -9,6 +9,7 @@
     │   ├── LeadLost            another control plane has taken over; this one's word is old
     │   ├── NotLeading          another control plane leads: it can be done there
     │   ├── JournalMoved        the journal holds what this process does not know of
+    │   ├── CannotListen        an address that is taken, not there yet, or not for us
     │   ├── AgentRuns           in a VM: another agent is at work
     │   ├── JournalDamaged      in a VM: the agent's journal says less than was done
     │   ├── endpoint.passing.Refused  a control plane has said no to a node's endpoint
@@ -82,6 +83,18 @@ class NotLeading(Unavailable):
 
 class JournalMoved(Unavailable):
     """The journal goes on beyond what this process knows: it has to load the state anew."""
+
+
+class CannotListen(Unavailable):
+    """An address cannot be listened on; `what` is for what: control, metadata, metrics."""
+
+    def __init__(self, sentence: str, what: str, *, taken: bool = False, lasts: bool) -> None:
+        super().__init__(sentence)
+        self.what = what
+        # Another process has it.
+        self.taken = taken
+        # Another try comes to the same: it is not allowed.
+        self.lasts = lasts
 
 
 class AgentRuns(Unavailable):

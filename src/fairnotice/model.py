@@ -250,6 +250,8 @@ class Event(NamedTuple):
     started_at: datetime | None = None
     gone_at: datetime | None = None
     reason: str = ""
+    # Whose word it was that no confirmation is needed.
+    released_by: str = ""
 
     def __str__(self) -> str:
         # NotBefore means something only until the start, so only then a person is shown it.

@@ -25,6 +25,11 @@ def reloading(monotonic: float) -> str:
     return f"RELOADING=1\nMONOTONIC_USEC={int(monotonic * _MICROSECONDS)}"
 
 
+def waiting(seconds: float) -> str:
+    """The word for a start that takes so much longer than systemd would wait for."""
+    return f"EXTEND_TIMEOUT_USEC={int(seconds * _MICROSECONDS)}"
+
+
 def watchdog_seconds() -> float | None:
     """Within how many seconds systemd wants to hear `WATCHDOG=1`; None where it does not."""
     meant_for = os.environ.get("WATCHDOG_PID")

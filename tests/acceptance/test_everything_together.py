@@ -15,6 +15,7 @@ from fairnotice.control.tokens import Wanted, make
 from fairnotice.stores.opening import open_store
 from fairnotice.words import TokenRole
 from tests.cli.serves import certificate, free_port, serves
+from tests.cli.typed import typed
 from tests.endpoint.noding import endpoint, until
 
 VM = "127.69.0.10"
@@ -49,6 +50,7 @@ class Planes:
 
     def __init__(self, trust, token):
         self.living = []
+        self.token = token
         self._how = {"trust": trust, "Authorization": f"Bearer {token}"}
 
     def ask(self, serve, method, path, body=None):
@@ -73,6 +75,11 @@ class Planes:
         """Restart the VM, asked for here; the event that announces it."""
         (operation,) = self.ask(serve, "POST", "/v1/vms/web/restart")["operations"]
         return self.ask(serve, "GET", f"/v1/operations/{operation}")["events"][0]
+
+    def show_node(self, serve, ca):
+        """What `fairnotice node show` says, asked here."""
+        env = {"FAIRNOTICE_TOKEN": self.token, "FAIRNOTICE_CA": str(ca)}
+        return typed("node", "show", "n", url=url_of(serve), env=env)
 
     def event(self, serve, event):
         return self.ask(serve, "GET", f"/v1/events/{event}")
@@ -122,6 +129,10 @@ def test_everything_together(cloud, tmp_path):
     urls = (url_of(leader), url_of(follower))
     with endpoint(tmp_path / "e", "n", *urls, more=keys) as node:
         assert node.ask(VM).events == []
+
+        # Whichever is asked, the one that leads tells: every endpoint reports to it.
+        for one in (leader, follower):
+            assert "follows" in cloud.show_node(one, tmp_path / "tls.pem").out
 
         # Announced through one that follows, approved through the endpoint, and it starts.
         event = cloud.restart(follower)

@@ -21,7 +21,7 @@ def test_a_running_service_is_backed_up_and_goes_on_elsewhere(fairnotice, tmp_pa
     restored = typed("restore", str(file), "--store", url)
     assert restored.code == 0
     assert "Restored: revision" in restored.out
-    assert "docs/guides/backup.md" in restored.err
+    assert "Before you start the service: revoke those tokens" in restored.err
     again = typed("restore", str(file), "--store", url)
     assert (again.code, again.out) == (2, "")
     assert "not empty" in again.err
@@ -49,7 +49,7 @@ def test_a_store_is_backed_up_by_itself_and_through_a_pipe(fairnotice, tmp_path)
         env=environment(None),
     )
     assert b'"fleet":' in moved.stdout
-    found = typed("backup", file, "--store", f"sqlite:{tmp_path / 'two.db'}", "--json").json
+    found = typed("backup", f"{file}-2", "--store", f"sqlite:{tmp_path / 'two.db'}", "--json").json
     assert found["counts"]["fleet"] > 0
     assert found["counts"].keys() == {"fleet", "journal", "token", "audit"}
 
@@ -62,7 +62,7 @@ def test_what_cannot_be_is_said_and_leaves_nothing_behind(fairnotice, tmp_path):
     (tmp_path / "cut.backup").write_bytes(whole[:-100])
     url = f"sqlite:{tmp_path / 'new.db'}"
 
-    nobody = typed("backup", str(file), url="http://127.0.0.1:1")
+    nobody = typed("backup", str(file), "--force", url="http://127.0.0.1:1")
     assert nobody.code == 4
     assert file.read_bytes() == whole
     for given, code, why in (
@@ -76,3 +76,31 @@ def test_what_cannot_be_is_said_and_leaves_nothing_behind(fairnotice, tmp_path):
         assert why in ended.err
     assert not list(Path(tmp_path).glob("*.partial"))
     assert typed("restore", str(file), "--store", url).code == 0
+
+
+def test_an_earlier_backup_is_not_replaced_unasked(fairnotice, tmp_path):
+    """Nor is the control plane asked for another; with --force it is."""
+    file = tmp_path / "fleet.backup"
+    file.write_text("last night's")
+    refused = typed("backup", str(file), url="http://127.0.0.1:1")
+    assert (refused.code, file.read_text()) == (2, "last night's")
+    assert "--force" in refused.err
+    assert fairnotice("backup", str(file), "--force").code == 0
+    assert file.read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_a_url_with_a_password_is_read_from_a_file(fairnotice, tmp_path):
+    """Its first line, as `url_file` of serve.toml; so it is in no list of processes."""
+    file, url = tmp_path / "fleet.backup", tmp_path / "store-url"
+    url.write_text(f"sqlite:{tmp_path}/new.db\nnotes\n")
+    fairnotice("backup", str(file))
+    assert typed("restore", str(file), "--store-file", str(url)).code == 0
+    assert typed("token", "list", "--store-file", str(url)).code == 0
+    for words, why in (
+        (("--store-file", str(tmp_path / "no")), "cannot be read"),
+        (("--store-file", str(url), "--store", "memory:"), "not allowed with"),
+        ((), "--store-file"),
+    ):
+        refused = typed("restore", str(file), *words)
+        assert refused.code == 2
+        assert why in refused.err

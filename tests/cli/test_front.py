@@ -128,6 +128,13 @@ def test_no_control_plane_ends_with_4_and_how_to_start_one():
     assert ended.err.endswith("Is it running? Start one with: fairnotice up\n")
 
 
+def test_of_another_machine_nobody_is_told_to_start_one_here():
+    """A second, empty service would answer instead, and ask nobody who he is."""
+    ended = typed("vm", "list", url="https://127.0.0.1:1")
+
+    assert ended.err.endswith("Look on 127.0.0.1: systemctl status fairnotice\n")
+
+
 def test_what_is_no_control_plane_is_said_to_be_none(service):
     """The metadata endpoint is not the control plane."""
     ended = typed("vm", "list", url=service.metadata)

@@ -9,11 +9,14 @@ import ssl
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
+from fairnotice.cli.serve_check import NOT_LOOKED_AT
 from tests.cli.serves import DOCUMENT, FLEET, PLAIN, certificate, free_port, serves
+from tests.cli.typed import typed
 
 # Waits until somebody lets it go on.
 REBOOT = """
@@ -220,8 +223,49 @@ def test_a_check_says_what_is_wrong_and_starts_nothing(tmp_path, right):
     ran = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603 - our own
     assert ran.returncode == (0 if right else 2)
     wrong = f"{path}: unknown key `control.lisen`; did you mean `listen`?\n"
-    assert (ran.stdout, ran.stderr) == ((f"{path} can be served.\n", "") if right else ("", wrong))
+    fits = f"{path} can be served. {NOT_LOOKED_AT}\n"
+    assert (ran.stdout, ran.stderr) == ((fits, "") if right else ("", wrong))
     assert not (tmp_path / "it.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "why"),
+    [
+        ("169.254.7.7:80", 1, "no interface of this machine has this address yet"),
+        ("{taken}", 1, "it is taken by"),
+    ],
+)
+@pytest.mark.parametrize("what", ["control", "metadata"])
+def test_an_address_that_is_not_to_be_had_yet_is_tried_again(tmp_path, what, place, code, why):
+    """By systemd, which tries nothing again that ended with 2; the key is named, and no flag."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = place.format(taken="{}:{}".format(*taken.getsockname()))
+        text = PLAIN.format(folder=tmp_path).replace(
+            f'[{what}]\nlisten = "127.0.0.1:0"', f'[{what}]\nlisten = "{place}"'
+        )
+        if what == "control":
+            text = text.replace('0"\n[auth]', '0"\nbehind_proxy = true\n[auth]')
+        path = tmp_path / "serve.toml"
+        path.write_text(text)
+        line = [sys.executable, "-m", "fairnotice", "serve", "--config", str(path)]
+        ran = subprocess.run(line, capture_output=True, text=True, check=False, timeout=20)  # noqa: S603 - our own
+    assert ran.returncode == code
+    assert f"{path}: {what}.listen: {place} cannot be listened on: {why}" in ran.stderr
+    assert f"--{what}" not in ran.stderr
+
+
+def test_an_endpoint_whose_address_is_not_there_yet_is_tried_again(tmp_path):
+    """A node that boots in the wrong order has an endpoint all the same, without anybody's help."""
+    path = tmp_path / "endpoint.toml"
+    path.write_text(
+        f'node = "n"\ncontrol_planes = ["http://127.0.0.1:1"]\nstate_directory = "{tmp_path}"\n'
+        '[metadata]\nlisten = "169.254.7.7:80"\n[metrics]\nlisten = "off"\n'
+    )
+    ended = typed("endpoint", "--config", str(path))
+    assert ended.code == 1
+    assert (
+        f"{path}: metadata.listen: 169.254.7.7:80 cannot be listened on: no interface" in ended.err
+    )
 
 
 CLUSTER = """
@@ -263,3 +307,45 @@ def test_two_of_them_share_a_database(tmp_path, postgres_url):
         until(lambda: other.call("GET", "/readyz", trust=trust).json["leading"])
         assert other.call("POST", "/v1/vms/db/restart", trust=trust).status == 202
         assert other.end() == 0
+
+
+ON_POSTGRES = """
+[store]
+url = "{url}"
+[control]
+listen = "127.0.0.1:{port}"
+[auth]
+required = false
+"""
+
+
+def status_of(port, path):
+    """What is answered there; None where nobody is."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status
+        except OSError:
+            return None
+
+
+def test_it_waits_for_a_database_that_is_away_when_it_starts(tmp_path, postgres_server):
+    """Alive and not ready, which is said once; it serves when the database is there."""
+    url, port = postgres_server.new_database(), free_port()
+    postgres_server.stop()
+
+    def come_back():
+        try:
+            until(lambda: status_of(port, "/readyz") == 503)
+            return status_of(port, "/healthz"), status_of(port, "/v1/vms")
+        finally:
+            postgres_server.start()
+
+    with ThreadPoolExecutor(1) as pool:
+        looked = pool.submit(come_back)
+        with serves(tmp_path, ON_POSTGRES.format(url=url, port=port)) as it:
+            assert looked.result() == (200, 503)
+            assert it.call("GET", "/readyz").status == 200
+            assert it.log.count("waits for the database: open: ") == 1
+            assert "the database is there" in it.log
+            assert it.end() == 0

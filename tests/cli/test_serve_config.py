@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from fairnotice.cli.main import main
-from fairnotice.cli.serve_config import doubts, read
+from fairnotice.cli.serve_check import doubts, kinds_without_command
+from fairnotice.cli.serve_config import read
 from fairnotice.cli.serve_reload import RELOADED, Reload
 from fairnotice.control.holders import is_routable
 from fairnotice.control.running import Entrance, Place
+from fairnotice.endpoint.config import read as read_endpoint
 from fairnotice.errors import UsageError
 from fairnotice.metadata.rate import rate_of
+from fairnotice.words import ImpactKind
 from tests.cli.serves import certificate
 from tests.control.calling import serving
 
@@ -95,11 +99,45 @@ def test_what_does_not_fit_is_said(tmp_path, text, complaint):
     assert "secret" not in str(refused.value)
 
 
+MISSING = '[driver]\nkind = "command"\n[driver.commands]\nreboot = ["/x/a"]\nfreeze = ["no-such"]\n'
+
+
 def test_all_that_is_wrong_is_said_at_once(tmp_path):
-    """A line each."""
+    """A line each; of commands that are not there too."""
     with pytest.raises(UsageError) as refused:
-        config_of(tmp_path, "[store]\n" + OPEN + '[metadata]\nlisten = "0.0.0.0:80"\n')
-    assert len(str(refused.value).splitlines()) == 3
+        config_of(tmp_path, "[store]\n" + OPEN + '[metadata]\nlisten = "0.0.0.0:80"\n' + MISSING)
+    said = str(refused.value).splitlines()
+    assert len(said) == 5
+    assert [line.partition(": driver: ")[2].partition(" is ")[0] for line in said[-2:]] == [
+        "/x/a",
+        "no-such",
+    ]
+
+
+def test_a_store_that_cannot_be_opened_here_is_said(tmp_path, monkeypatch):
+    """What PostgreSQL needs is an extra of its own; nobody finds that out in a downtime."""
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(UsageError, match=r"pip install 'fairnotice\[server,postgres\]'"):
+        config_of(tmp_path, POSTGRES)
+
+
+def test_what_may_be_missing_is_said_of_a_file_that_fits(tmp_path):
+    """A directory, an address, commands: nothing of a file that has all of them."""
+    text = (
+        STORE + '[metadata]\nlisten = "169.254.7.7:80"\n[driver]\nkind = "command"\n'
+        "[driver.commands]\n" + "".join(f'{kind} = ["true"]\n' for kind in ("reboot", "stop"))
+    )
+    others = [kind for kind in ImpactKind if kind not in ("reboot", "stop")]
+    found = list(doubts(config_of(tmp_path, text)))
+    assert found == [
+        "store: there is no directory /x yet.",
+        "metadata.listen: no interface of this machine has 169.254.7.7 yet.",
+        (
+            f"driver.commands has no command for {', '.join(others)}: what asks for that is "
+            "announced to VMs, and fails."
+        ),
+    ]
+    assert list(doubts(config_of(tmp_path, STORE.replace("/x", str(tmp_path))))) == []
 
 
 # ---- Who reaches it ----
@@ -216,28 +254,49 @@ def test_several_whose_driver_forgets_are_doubted(tmp_path, capsys, driver, doub
     for more in (CLUSTER, ""):
         path.write_text(POSTGRES + more + driver)
         assert main(["serve", "--config", str(path), "--check"]) == 0
-        said = capsys.readouterr().out
-        assert ("is that meant?" in said) == bool(more and doubt)
-        assert doubt is None or not more or doubt in said
-        assert said.endswith("can be served.\n")
+        said = capsys.readouterr()
+        assert ("after a takeover" in said.err) == bool(more and doubt)
+        assert doubt is None or not more or doubt in said.err
+        assert "can be served." in said.out
 
 
 # ---- What is deployed ----
 
 
+def moved_here(folder, text):
+    """A configuration whose files are all there, in another place."""
+    for program in re.findall(r"/opt/cloud/(\w+)", text):
+        (folder / program).touch(0o755)
+    made, key = certificate(folder / "tls")
+    made.rename(folder / "tls" / "fullchain.pem")
+    key.rename(folder / "tls" / "key.pem")
+    (folder / "ca.pem").touch()
+    (folder / "store-url").write_text("postgresql://me@db/x\n")
+    here = text.replace("/etc/fairnotice", str(folder)).replace("/opt/cloud", str(folder))
+    return here.replace("/var/lib/fairnotice", str(folder))
+
+
+def test_the_guide_can_be_followed(tmp_path):
+    """Every file that docs/guides/growing.md has one write, as it grows from step to step."""
+    page = (ROOT / "docs" / "guides" / "growing.md").read_text("utf-8")
+    one, endpoint, store, *others = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    cluster = next(block for block in others if "[cluster]" in block)
+    here = moved_here(tmp_path, one)
+    config = config_of(tmp_path, here)
+    assert str(config.metadata_place) == "169.254.169.254:80"
+    assert list(kinds_without_command(config.driver)) == []
+    without, _, driver = here.partition("[metadata]")
+    rest = without.partition("[control]")[2] + "[driver]" + driver.partition("[driver]")[2]
+    grown = store + "[control]" + rest + cluster
+    grown = grown.replace("/etc/fairnotice", str(tmp_path))
+    assert config_of(tmp_path, grown).cluster.address == "https://cp2.example.net:8600"
+    (tmp_path / "endpoint.toml").write_text(endpoint)
+    assert read_endpoint(tmp_path / "endpoint.toml").metadata == ("169.254.169.254", 80)
+
+
 def test_the_example_can_be_served(tmp_path):
     """deploy/serve.toml, with its files in another place."""
-    text = (ROOT / "deploy" / "serve.toml").read_text()
-    for program in ("outcome", "discover", "pause", "reboot", "redeploy", "migrate"):
-        (tmp_path / program).touch(0o755)
-    for program in ("delete", "stop", "start", "deallocate"):
-        (tmp_path / program).touch(0o755)
-    made, key = certificate(tmp_path / "tls")
-    made.rename(tmp_path / "tls" / "fullchain.pem")
-    key.rename(tmp_path / "tls" / "key.pem")
-    (tmp_path / "tls" / "ca.pem").touch()
-    (tmp_path / "store-url").write_text("postgresql://me@db/x\n")
-    here = text.replace("/etc/fairnotice", str(tmp_path)).replace("/opt/cloud", str(tmp_path))
+    here = moved_here(tmp_path, (ROOT / "deploy" / "serve.toml").read_text())
     config = config_of(tmp_path, here)
     assert config.cluster.address == "https://cp1.example.net:8600"
     assert list(doubts(config)) == []
@@ -245,10 +304,29 @@ def test_the_example_can_be_served(tmp_path):
     assert config_of(tmp_path, alone).cluster is None
 
 
-@pytest.mark.skipif(
+SYSTEMD = pytest.mark.skipif(
     shutil.which("systemd-analyze") is None and "CI" not in os.environ,
     reason="systemd-analyze is not installed",
 )
+
+
+@SYSTEMD
+def test_the_address_of_vms_is_given_by_a_unit(tmp_path):
+    """Before whatever listens there is started."""
+    path = tmp_path / "fairnotice-address.service"
+    unit = (ROOT / "deploy" / path.name).read_text("utf-8")
+    path.write_text(unit.replace("=ip ", f"={sys.executable} "))
+    line = ["systemd-analyze", "verify", str(path)]
+    ran = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603 - our own unit
+    assert (ran.returncode, ran.stderr) == (0, "")
+    for name in ("fairnotice.service", "fairnotice-endpoint.service"):
+        assert re.search(rf"^Before=.*\b{name}", unit, re.MULTILINE)
+        listens = (ROOT / "deploy" / name).read_text("utf-8")
+        assert re.search(rf"^After=.*\b{path.name}", listens, re.MULTILINE)
+        assert "\nStartLimitIntervalSec=0\n" in listens.partition("[Service]")[0]
+
+
+@SYSTEMD
 @pytest.mark.parametrize("name", ["fairnotice", "fairnotice-endpoint"])
 def test_the_units_are_hardened_ones(tmp_path, name):
     """No fault is found with them, and little that they leave open; planted ones are."""
@@ -266,6 +344,13 @@ def test_the_units_are_hardened_ones(tmp_path, name):
     path.write_text(there)
     assert analyzed("verify")
     assert analyzed(*secure)
+    # With what port 80 needs it may do little more.
+    drop_in = tmp_path / f"{name}.service.d"
+    if (ROOT / "deploy" / drop_in.name).is_dir():
+        shutil.copytree(ROOT / "deploy" / drop_in.name, drop_in)
+        assert analyzed("verify")
+        assert analyzed(*secure)
+        shutil.rmtree(drop_in)
     path.write_text(there.replace("KillMode", "KilMode"))
     assert not analyzed("verify")
     path.write_text(there.replace("ProtectSystem=strict", "").replace("SystemCallFilter", "#"))

@@ -75,6 +75,7 @@ def row(**more):
         "not_before": "2026-01-01T12:00:00Z",
         "gone_at": None,
         "never_seen": ["BackEnd_IN_0"],
+        "failed": [],
         "approvals": [{"by": "FrontEnd_IN_0"}],
         **more,
     }

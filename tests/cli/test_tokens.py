@@ -2,16 +2,17 @@
 
 import socket
 import ssl
+import stat
 import subprocess
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 
 import pytest
 
 from fairnotice.cli import exits
 from fairnotice.stores.opening import open_store
-from tests.cli.typed import typed
+from tests.cli.typed import PROGRAM, environment, typed
 from tests.control.calling import serving
 
 
@@ -30,6 +31,7 @@ def guarded(tmp_path_factory):
 
         type_as.root = first.out.strip()
         type_as.store = url
+        type_as.url = control
         type_as.place = served.run.control
         yield type_as
 
@@ -49,6 +51,41 @@ def test_the_secret_is_alone_on_standard_output(guarded):
     assert "not shown again" in done.err
     assert done.out.strip() not in done.err
     assert guarded(done.out.strip(), "vm", "list").code == exits.DONE
+
+
+def test_the_secret_is_kept_in_a_new_file(guarded, tmp_path):
+    """For its owner only; where nothing is made there is no file, and none is overwritten."""
+    file = tmp_path / "eve.token"
+    words = ("token", "create", "eve", "--role", "reader", "--output", str(file))
+    assert typed(*words, url="http://127.0.0.1:1").code == exits.UNREACHABLE
+    assert not file.exists()
+    done = guarded(guarded.root, *words)
+    assert done.code == exits.DONE
+    secret = file.read_text().strip()
+    assert secret not in done.out + done.err
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert guarded(secret, "vm", "list").code == exits.DONE
+    again = guarded(guarded.root, *words[:2], "eve-2", *words[3:])
+    assert again.code == exits.WRONG_USAGE
+    assert file.read_text().strip() == secret
+    listed = guarded(guarded.root, "token", "list", "--json").json["items"]
+    assert "eve-2" not in {token["name"] for token in listed}
+
+
+def test_a_secret_that_no_file_takes_is_printed(guarded, tmp_path):
+    """The token is made by then, and its name given for ever."""
+    words = ("token", "create", "fay", "--role", "reader", "--output", str(tmp_path / "fay"))
+    ran = subprocess.run(  # noqa: S603 - our own line
+        ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *PROGRAM, *words],  # noqa: S607 - anybody's
+        env=environment(guarded.url, {"FAIRNOTICE_TOKEN": guarded.root}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    assert ran.returncode == exits.REFUSED
+    assert "cannot be written" in ran.stderr
+    assert guarded(ran.stdout.strip(), "vm", "list").code == exits.DONE
 
 
 def test_without_a_token_that_counts_nothing_is_done(guarded):
@@ -190,8 +227,55 @@ def test_a_control_plane_is_known_by_its_certificate(guarded, certificate, tmp_p
             guarded.root, "vm", "list", "--ca", str(certificate[0]), url=f"https://127.0.0.1:{port}"
         )
         assert other_name.code == exits.UNREACHABLE
+        assert "is for another name" in other_name.err
+        assert ".." not in other_name.err
+        assert "--ca" not in other_name.err
         empty = tmp_path / "empty.pem"
         empty.write_text("nothing\n")
         for path in (empty, tmp_path / "nowhere.pem"):
             wrong = ask("vm", "list", "--ca", str(path))
             assert (wrong.code, str(path) in wrong.err) == (exits.WRONG_USAGE, True)
+
+
+def test_what_is_made_straight_in_the_store_is_checked_and_written_down(tmp_path):
+    """As by the API: a node that is not there is refused, a resource group without VMs is said."""
+    url = f"sqlite:{tmp_path / 'fleet.db'}"
+    make = partial(typed, "token", "create")
+    early = make("early", "--role", "endpoint", "--node", "node-0", "--store", url)
+    assert (early.code, "no fleet yet" in early.err) == (exits.DONE, True)
+    with serving(open_store(url)):
+        pass
+    wrong = make("one", "--role", "endpoint", "--node", "nod-0", "--store", url)
+    assert wrong.code == exits.NOT_FOUND
+    assert "There is no node nod-0. Did you mean node-0" in wrong.err
+    group = make("shop", "--role", "reader", "--resource-group", "samle", "--store", url)
+    assert group.code == exits.DONE
+    assert "No VM is in the resource group samle" in group.err
+    assert "Did you mean sample?" in group.err
+    assert typed("token", "revoke", "shop", "--store", url).code == exits.DONE
+    with closing(open_store(url)) as store:
+        lines = [(line.audited.path, line.audited.source) for line in store.audit(9)]
+    straight = "straight in the store"
+    assert lines == [
+        ("/v1/tokens/shop/revoke", straight),
+        ("/v1/tokens/shop", straight),
+        ("/v1/tokens/early", straight),
+    ]
+
+
+def test_a_resource_group_without_vms_is_said_by_the_control_plane_too(guarded):
+    """The token is made: the VMs may come."""
+    done = guarded(
+        guarded.root, "token", "create", "later", "--role", "reader", "--resource-group", "later"
+    )
+    assert done.code == exits.DONE
+    assert "No VM is in the resource group later" in done.err
+
+
+def test_the_audit_of_a_name_that_nobody_has_says_so(guarded):
+    """It does not look as if somebody had asked for nothing."""
+    made(guarded, "quiet", "--role", "reader")
+    ghost = guarded(guarded.root, "audit", "--who", "ghost")
+    quiet = guarded(guarded.root, "audit", "--who", "quiet")
+    assert "There is no token ghost" in ghost.out
+    assert "quiet has asked for nothing" in quiet.out

@@ -161,7 +161,7 @@ def test_a_port_that_is_taken_is_said_by_whom(tmp_path):
             assert second.wait(timeout=5) == 2
             complaint = second.stderr.read()
         assert f"process {first.pid}" in complaint
-        assert "--control 127.0.0.1:PORT" in complaint
+        assert "Choose another with --control HOST:PORT." in complaint
         assert "fairnotice up --store memory: --metadata 127.0.0.1:0" in complaint
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fairnotice.cli import shown, watch
 from fairnotice.cli.following import Following
-from fairnotice.cli.watch import View
+from fairnotice.cli.watch import Held, View
 from tests.cli.typed import PROGRAM, Terminal, environment, served, typed
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -239,12 +239,39 @@ def test_the_list_says_of_what_is_due_what_the_view_says():
     view = View("http://there", None)
     view.take([line("EventAnnounced")])
     now = NOON + timedelta(minutes=16)
-    api = {**EVENT, "approvals": [], "never_seen": ["web-0"]}
+    api = {**EVENT, "approvals": [], "never_seen": ["web-0"], "failed": []}
     (row,) = shown.event_rows([api], now)
 
     assert row[4] == "12:15:00, due: waits for its turn"
     (event,) = view._following.events.values()
     assert "due: waits for its turn" in [str(cell) for cell in watch._row(event, now)]
+
+
+def test_what_is_due_and_not_confirmed_is_held_by_a_node():
+    """In the view, in the list and in a pipe, from its NotBefore on; not where it is approved."""
+    view, held = View("http://there", None), Held()
+    before, due = NOON + timedelta(minutes=14), NOON + timedelta(minutes=16)
+
+    def told(now, **fields):
+        view.take([line("EventAnnounced", unconfirmed=["node-0", "node-1"], **fields)])
+        (event,) = view._following.events.values()
+        api = {
+            **EVENT,
+            "approvals": [],
+            "never_seen": ["web-0"],
+            "failed": [],
+            "unconfirmed": event.held_by,
+        }
+        (row,) = shown.event_rows([api], now)
+        cells = [str(cell) for cell in watch._row(event, now)]
+        return "held: not confirmed by node-0, node-1" in cells, row[4], held.new([event], now)
+
+    assert told(before) == (False, "12:15:00, in 1 min", [])
+    seen, listed, (one,) = told(due)
+    assert (seen, listed) == (True, "12:15:00, held: not confirmed by node-0, node-1")
+    assert (one.at, one.text) == (due, "held: not confirmed by node-0, node-1")
+    assert told(due)[2] == []
+    assert told(due, approval=["web-0", "…"]) == (False, "12:15:00, due: waits for its turn", [])
 
 
 def test_what_is_over_lingers_for_a_moment():

@@ -12,8 +12,9 @@ from fairnotice.clock import SystemClock
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.drivers.simulated.durations import AT_ONCE
+from fairnotice.engine import Decision
 from fairnotice.engine.commands import ApplyFleet, FleetSpec, Heard, NodeSpec, ReportServed
-from fairnotice.errors import NotLeading, StoreInUse, Unavailable
+from fairnotice.errors import LeadLost, NotLeading, StoreInUse, Unavailable
 from fairnotice.stores.postgres.lease import PostgresLease
 from fairnotice.stores.postgres.store import PostgresStore
 from fairnotice.testing.conducted import same_fleet
@@ -31,6 +32,9 @@ class Pausing(PostgresLease):
         super().__init__(*about)
         self.goes_on = Event()
         self.goes_on.set()
+        # Each time that it was asked in vain.
+        self.away = False
+        self.in_vain = 0
 
     def renew(self):
         self.goes_on.wait()
@@ -38,6 +42,9 @@ class Pausing(PostgresLease):
 
     def look(self):
         self.goes_on.wait()
+        if self.away:
+            self.in_vain += 1
+            raise Unavailable("look at the lease: it is away")
         return super().look()
 
 
@@ -335,3 +342,79 @@ def test_without_the_database_nobody_reads_here(postgres_server, postgres_url, m
             await level(one, two)
 
     asyncio.run(story())
+
+
+@asynccontextmanager
+async def alone(url):
+    """A control plane that knows of no others, at work on the small fleet."""
+    lease = Pausing(url, "", LEASE_SECONDS)
+    conductor = Conductor(PostgresStore(url), SimulatedDriver(CLOCK, durations=AT_ONCE), CLOCK)
+    try:
+        await conductor.start(lease=lease)
+        await conductor.submit(ApplyFleet(spec=FLEET))
+        yield conductor, lease
+    finally:
+        lease.goes_on.set()
+        await conductor.close()
+
+
+def test_one_of_several_waits_for_one_that_is_alone_and_leads_when_it_ends(postgres_url):
+    """It is not deposed, nobody is asked for anything in vain, and a second one is refused."""
+
+    async def story():
+        joins = Member(postgres_url, "http://a")
+        async with alone(postgres_url) as (first, _):
+            await joins.conductor.join(joins.lease)
+            await until(lambda: joins.conductor.leader is not None)
+            with pytest.raises(NotLeading, match=r"no table \[cluster\]. End it") as told:
+                await joins.conductor.submit(restart("one", "db"))
+            assert told.value.leader is None
+            with pytest.raises(StoreInUse, match="End it first"):
+                async with alone(postgres_url):
+                    pytest.fail("two lead, each of them alone")
+            await asyncio.sleep(LEASE_SECONDS * 2)
+            assert isinstance(await first.submit(restart("two", "db")), Decision)
+        await until(lambda: joins.conductor.leading)
+        await joins.conductor.close()
+
+    asyncio.run(story())
+
+
+def test_one_that_was_alone_and_lost_the_lead_shows_and_does_nothing(postgres_url):
+    """Cut off for longer than its lease, beside one that waits: it ends feeds, and says so."""
+
+    async def story():
+        joins = Member(postgres_url, "http://a")
+        async with alone(postgres_url) as (first, lease):
+            await joins.conductor.join(joins.lease)
+            follows = asyncio.create_task(first.feed.wait_beyond(first.feed.revision))
+            lease.goes_on.clear()
+            await until(lambda: joins.conductor.leading)
+            lease.goes_on.set()
+            await until(lambda: not first.leading)
+            assert await follows == first.feed.revision
+            assert first.feed.cut_off
+            with pytest.raises(LeadLost, match="http://a leads on this database"):
+                await first.submit(restart("one", "db"))
+            assert isinstance(await joins.conductor.submit(restart("two", "db")), Decision)
+        await joins.conductor.close()
+
+    asyncio.run(story())
+
+
+def test_trouble_with_the_lease_is_said_when_it_begins_and_when_it_ends(postgres_url, caplog):
+    """Not four times a second for as long as it lasts; and meanwhile nobody is known to lead."""
+
+    async def story():
+        async with several(postgres_url, 2) as (_, two):
+            await until(lambda: two.conductor.leader is not None)
+            two.lease.away = True
+            await until(lambda: two.lease.in_vain > 3)
+            assert two.conductor.leader is None
+            two.lease.away = False
+            await until(lambda: two.conductor.leader is not None)
+            await until(lambda: "the lease can be asked again" in caplog.text)
+
+    asyncio.run(story())
+    assert caplog.text.count("who leads cannot be told") == 1
+    assert caplog.text.count("the lease can be asked again") == 1

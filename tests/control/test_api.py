@@ -394,6 +394,28 @@ def test_a_key_has_a_length(looked_at):
 # ---- The story of an event ----
 
 
+def test_the_history_says_when_an_event_was_held_and_who_let_it_go():
+    """Also while it is held; and its operation names the node for which it waits."""
+    clock = ManualClock()
+    with serving(clock=clock) as served:
+        served.post("/v1/endpoints/node-1/join", {})
+        made = served.post("/v1/vms/db/restart").json
+        (event,), (operation,) = made["events"], made["operations"]
+
+        def story():
+            history = served.get(f"/v1/events/{event['id']}/history").json
+            return [(step["what"], step["text"]) for step in history["steps"]][1:]
+
+        assert story() == []
+        clock.advance(seconds=event["notice_seconds"] + 1)
+        held = ("EventHeld", "held: not confirmed by node-1")
+        assert story() == [held]
+        assert served.get(f"/v1/operations/{operation}").json["unconfirmed"] == ["node-1"]
+        assert served.post(f"/v1/events/{event['id']}/release").status == 202
+        assert story()[:2] == [held, ("EventConfirmed", "released by operator")]
+        assert served.get(f"/v1/operations/{operation}").json["unconfirmed"] == []
+
+
 def test_the_history_of_an_event_in_words(served):
     """Announced, seen, approved, started, impact, gone."""
     event = restarted(served)

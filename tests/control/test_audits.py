@@ -39,6 +39,26 @@ def test_what_was_asked_for_is_written_down(tmp_path):
     again.close()
 
 
+def test_a_token_that_counts_no_longer_is_known_by_its_name_to_the_audit_alone():
+    """A thief is seen to go on; with the id alone he is nobody; all read the same."""
+    store = MemoryStore()
+    with serving(store, auth=True) as served:
+        asking = Bearers(served, store)
+        asking.texts["forged"] = asking.texts["revoked"][:-2] + "zz"
+        tried = ("revoked", "expired", "forged", "unknown")
+        answers = [asking.ask(who, "get", "/v1/vms") for who in tried]
+        told = [(one["name"], one["lapsed"], one["status"]) for one in lines(asking)[::-1]]
+        revoked = lines(asking, "?who=gone")
+    assert len({answer.body for answer in answers}) == 1
+    assert told == [
+        ("gone", "revoked", 401),
+        ("late", "expired", 401),
+        ("", "", 401),
+        ("", "", 401),
+    ]
+    assert [one["lapsed"] for one in revoked] == ["revoked"]
+
+
 def test_whoever_says_for_whom_he_asks_is_written_down_himself(asking):
     """Anybody can send the header of a control plane that passes on; it hides nobody."""
     for said in ("192.0.2.7", "no\taddress"):

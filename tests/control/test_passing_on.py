@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 
 from fairnotice.clock import SystemClock
 from fairnotice.control.auth import PASSED_ON
@@ -11,16 +11,18 @@ from fairnotice.control.peers import Peer
 from fairnotice.control.running import LOOPBACK, Place, Plan, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.stores.opening import open_lease, open_store
+from tests.cli.serves import free_port
 from tests.conductor.orchestra import until
 
 LONG_SECONDS = 600.0
 FLEET = {"node": [{"name": "node-0"}], "vm": [{"name": "vm-0", "node": "node-0"}]}
 # Nobody listens there.
 NOWHERE = "http://127.0.0.1:1"
+ANYWHERE = Place(LOOPBACK, 0)
 
 
 @asynccontextmanager
-async def control_plane(url, address):
+async def control_plane(url, address, place=ANYWHERE):
     """One of several on this database, reached by a peer."""
     clock = SystemClock()
     plan = Plan(
@@ -28,7 +30,7 @@ async def control_plane(url, address):
         SimulatedDriver(clock),
         clock,
         metadata=Place(LOOPBACK, 0),
-        control=Place(LOOPBACK, 0),
+        control=place,
         cluster=Cluster(open_lease(url, address, 1.0)),
     )
     async with running(plan) as run:
@@ -82,9 +84,23 @@ def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
                 _, said = await put(peer, (PASSED_ON, "1"))
                 assert "passed on to one that does not lead. Nothing was done" in said
 
+                # Less is known here than by the leader; where that does not answer, it will do.
+                assert (await peer.ask("GET", "/v1/endpoints")).status == 200
+
+                other.address = ""
+                epoch = other.take(other.look())
+                await until(lambda: run.conductor.leader.epoch == epoch)
+                health = await peer.ask("GET", "/readyz")
+                assert (health.status, "no table [cluster]" in json.loads(health.body)["why"]) == (
+                    503,
+                    True,
+                )
+                _, said = await put(peer)
+                assert "leads that have. Nothing was done. Try again later." in said
+
                 async with deaf() as address:
                     other.address = address
-                    assert other.take(other.look()) == 2
+                    assert other.take(other.look()) == 3
                     await until(lambda: run.conductor.leader.address == address)
                     _, said = await put(peer)
                     assert "It may have been done: look before you repeat it" in said
@@ -93,7 +109,7 @@ def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
 
                 async with deaf(hangs_up=False) as address:
                     other.address = address
-                    assert other.take(other.look()) == 3
+                    assert other.take(other.look()) == 4
                     await until(lambda: run.conductor.leader.address == address)
                     asked = asyncio.ensure_future(put(peer, seconds=60.0))
                     await asyncio.sleep(0.1)
@@ -107,6 +123,35 @@ def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
                 assert int(answer.headers[REVISION]) == run.conductor.feed.revision
                 text = (await peer.ask("GET", "/metrics")).body.decode()
                 assert "fairnotice_leading 1\n" in text
-                assert "fairnotice_epoch 4\n" in text
+                assert "fairnotice_epoch 5\n" in text
+
+    asyncio.run(story())
+
+
+def test_how_the_endpoints_are_is_asked_of_the_one_that_leads(postgres_url):
+    """Each reports to it, through whichever control plane: so all of them say the same."""
+
+    async def story():
+        places = [Place(LOOPBACK, free_port()) for _ in range(2)]
+        async with AsyncExitStack() as stack:
+            runs, peers = [], []
+            for place in places:
+                member = control_plane(postgres_url, f"http://{place}", place)
+                run, peer = await stack.enter_async_context(member)
+                runs.append(run)
+                peers.append(peer)
+                await until(lambda: runs[0].conductor.leading)
+            await until(lambda: runs[1].conductor.leader is not None)
+            assert (await put(peers[1]))[0].status == 200
+            joined = await peers[1].ask("POST", "/v1/endpoints/node-0/join", body=b"{}")
+            assert joined.status == 200
+            told = [
+                json.loads((await peer.ask("GET", path)).body)
+                for path in ("/v1/endpoints", "/v1/endpoints/node-0")
+                for peer in peers
+            ]
+        assert told[0] == told[1]
+        assert told[2] == told[3]
+        assert told[3]["heard_at"] is not None
 
     asyncio.run(story())

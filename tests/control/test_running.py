@@ -1,7 +1,9 @@
 """A whole service in one process: it begins where it may, and ends with all that it began."""
 
 import asyncio
+import errno
 import logging
+import os
 import socket
 import ssl
 import threading
@@ -12,11 +14,12 @@ import pytest
 
 from fairnotice.clock import SystemClock
 from fairnotice.control.certificates import Certificates, Pair
+from fairnotice.control.holders import cannot_listen
 from fairnotice.control.metrics import exposition
 from fairnotice.control.running import Entrance, Place, Plan, listening, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.engine import DEV, Fleet
-from fairnotice.errors import UsageError
+from fairnotice.errors import CannotListen, UsageError
 from fairnotice.stores.memory import MemoryStore
 from tests.cli.serves import certificate
 from tests.control.calling import ANYWHERE, serving
@@ -109,15 +112,31 @@ def test_what_vms_saw_last_is_recorded_at_the_end():
 
 
 def test_a_port_that_is_taken_is_said():
-    """Which one, and how to choose another; and nothing is left running."""
+    """Which one, and of what; and nothing is left running."""
     before = threading.active_count()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = Place(*taken.getsockname())
-        with pytest.raises(UsageError, match=f"{place}.*--control"):
-            run(plan(control=place))
-        with pytest.raises(UsageError, match=f"{place}.*--metadata"):
-            run(plan(metadata=place))
+        for what in ("control", "metadata"):
+            with pytest.raises(CannotListen, match=f"{place} cannot be listened on") as refused:
+                run(plan(**{what: place}))
+            assert (refused.value.what, refused.value.taken) == (what, True)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(
+    ("number", "lasts", "why"),
+    [
+        (errno.EACCES, True, "CAP_NET_BIND_SERVICE"),
+        (errno.EADDRNOTAVAIL, False, "ip address add 169.254.169.254/32 dev lo"),
+        (errno.ENOBUFS, False, os.strerror(errno.ENOBUFS)),
+    ],
+)
+def test_why_an_address_is_not_to_be_had(number, lasts, why):
+    """What helps, and whether another try may."""
+    error = OSError(number, os.strerror(number))
+    refused = cannot_listen("metadata", ("169.254.169.254", 80), error)
+    assert why in str(refused)
+    assert (refused.lasts, refused.taken) == (lasts, False)
 
 
 def test_connections_do_not_wait_for_nagle():
@@ -133,7 +152,7 @@ def test_another_address_of_this_machine_will_do(host, shown):
         pytest.skip("no IPv6 here")
     try:
         listening(Place(host, 0), "control").close()
-    except UsageError as error:
+    except CannotListen as error:
         pytest.skip(str(error))
     with serving(control=Place(host, 0)) as served:
         assert str(served.run.control) == f"{shown}:{served.run.control.port}"

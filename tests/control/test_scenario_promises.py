@@ -100,6 +100,7 @@ def an_event(**more):
         "seen": [],
         "never_seen": [],
         "unconfirmed": [],
+        "failed": [],
         "reason": "",
     }
     return shapes.Event(**{**row, **more})

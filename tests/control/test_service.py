@@ -6,13 +6,15 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fairnotice.control import misfits, shapes, views
+from fairnotice.control.foreseeing import Foreseeing
 from fairnotice.control.keys import Keys
 from fairnotice.control.service import Service, Who, beyond, named
+from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.engine import Refusal
 from fairnotice.errors import Unavailable, UnknownName
 from fairnotice.model import Requester
 from fairnotice.testing.manual_clock import ManualClock
-from fairnotice.words import EventStatus, EventType, Role
+from fairnotice.words import EventStatus, EventType, ImpactKind, Role
 from tests.conductor.orchestra import Failing, conducting
 
 OPERATOR = Who(Requester("ada", Role.OPERATOR))
@@ -39,6 +41,31 @@ def test_what_is_asked_for_has_an_id_and_a_requester():
             with pytest.raises(UnknownName):
                 await service.on_vms("restart", ("web-0", "nobody"), OPERATOR)
             assert service.fleet.revision == revision
+
+    asyncio.run(story())
+
+
+class RebootsOnly(SimulatedDriver):
+    """A driver that has a command for one kind."""
+
+    def capabilities(self):
+        return super().capabilities()._replace(kinds=frozenset({ImpactKind.REBOOT}))
+
+
+def test_what_the_driver_cannot_do_is_warned_of():
+    """Of the request, before it, and of a rollout that has planned nothing yet."""
+
+    async def story():
+        async with conducting(driver=RebootsOnly(ManualClock())) as conductor:
+            service = Service(conductor)
+            foreseen = await Foreseeing(service).on_vms("redeploy", ("db",), OPERATOR)
+            assert foreseen.warnings == ["The driver (simulated) cannot redeploy: this will fail."]
+            asked = await service.on_vms("redeploy", ("db",), OPERATOR)
+            assert asked.warnings == foreseen.warnings
+            assert (await service.on_vms("restart", ("web-0",), OPERATOR)).warnings == []
+            body = shapes.StartRollout(nodes=["node-0"], impact="migrate", dry_run=True)
+            (warning,) = (await service.start_rollout(OPERATOR, body)).warnings
+            assert "cannot migrate" in warning
 
     asyncio.run(story())
 

@@ -170,7 +170,7 @@ class Vms(threading.Thread):
                 start = json.dumps({"StartRequests": [{"EventId": event["EventId"]}]})
                 status, _ = self._request(address, "POST", start)
                 if status == 200:
-                    self.approvals.append((vm, event["EventId"]))
+                    self.approvals.append((vm, event["EventId"], _text(CLOCK.wall())))
 
     def _request(self, address, method, body=None):
         connection = http.client.HTTPConnection(
@@ -208,6 +208,11 @@ async def trouble(run, nodes, chance, seconds):
             await something(run, node.name, chance)
             deeds["asked"] += 1
         await asyncio.sleep(0.08)
+    # However few turns there were: some are killed, with what they have shown and not said.
+    for node in nodes[:3]:
+        await asyncio.to_thread(node.end, signal.SIGKILL)
+        node.start()
+        deeds["killed"] += 1
     for node in nodes:
         node.link("up")
     return deeds
@@ -320,6 +325,7 @@ def report(run, vms, deeds):
                 "started_at": _text(event.started_at),
                 "unconfirmed": event.unconfirmed,
                 "scheduled": event.scheduled,
+                "gone_at": _text(event.gone_at),
                 "approval": None if event.approval is None else event.approval.by,
                 "approved_at": _text(event.approval.at) if event.approval else None,
                 "seen": [one.vm for one in event.seen],

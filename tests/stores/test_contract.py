@@ -303,7 +303,7 @@ def test_postgres_without_psycopg_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "fairnotice.stores.postgres.store", raising=False)
     monkeypatch.delitem(sys.modules, "fairnotice.stores.postgres.schema", raising=False)
 
-    with pytest.raises(UsageError, match=r"pip install 'fairnotice\[postgres\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'fairnotice\[server,postgres\]'"):
         open_store("postgresql://postgres@/fleet")
 
 

@@ -41,13 +41,13 @@ def _run(session: Session) -> int:
 
 def _picture(session: Session, found: dict[str, Any]) -> None:
     if not found["items"]:
-        shown.say(shown.dim("Nobody has asked for anything, as far as is written down."))
+        shown.say(shown.dim(_nothing(session)))
         return
     now = session.clock.wall()
     rows = (
         (
             shown.at(line["at"], now),
-            line["name"] or "nobody known",
+            _who(line),
             line["source"],
             str(line["status"]),
             _what(line),
@@ -58,6 +58,23 @@ def _picture(session: Session, found: dict[str, Any]) -> None:
     shown.say(shown.table(COLUMNS, rows))
     if found["next"] is not None:
         shown.hint("There is more: fairnotice audit --limit 1000")
+
+
+def _nothing(session: Session) -> str:
+    """Why there is nothing to show: a name that nobody has must not look like innocence."""
+    who = session.options.who
+    if who is None:
+        return "Nobody has asked for anything, as far as is written down."
+    tokens = session.remote.everything("tokens")["items"]
+    if any(who in (token["name"], token["id"]) for token in tokens):
+        return f"{who} has asked for nothing, as far as is written down."
+    return f"There is no token {who}, and nothing is written down of one."
+
+
+def _who(line: dict[str, Any]) -> str:
+    """`ann`; `ann (revoked)` where the token was hers and did not count any more."""
+    name = line["name"] or "nobody known"
+    return f"{name} ({line['lapsed']})" if line["lapsed"] else name
 
 
 def _what(line: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fairnotice.cli import exits, shown
-from fairnotice.cli.parsing import Subparsers, leaf
+from fairnotice.cli.parsing import Subparsers, leaf, store_options
 from fairnotice.cli.session import Session
 from fairnotice.errors import UsageError
 from fairnotice.stores.backups import Backup, Summary, written
@@ -29,10 +29,8 @@ def add(subparsers: Subparsers) -> None:
     summary = "keep everything that is remembered in a file, while the service runs"
     parser = leaf(subparsers, "backup", _back_up, summary, lines)
     parser.add_argument("file", metavar="FILE", help="where to; - for standard output")
-    # Under another name, since the setting `store` is where `up` keeps what it knows.
-    parser.add_argument(
-        "--store", dest="database", metavar="URL", help="of this store, and not by a control plane"
-    )
+    parser.add_argument("--force", action="store_true", help="replace a file that is there")
+    store_options(parser, "database", "of this store, and not by a control plane")
 
 
 def _back_up(session: Session) -> int:
@@ -52,6 +50,8 @@ def _write(session: Session, pieces: Iterable[bytes]) -> int:
             sys.stdout.buffer.write(piece)
         return exits.DONE
     path = Path(file)
+    if path.exists() and not session.options.force:
+        raise UsageError(f"{path} is there already: choose another name, or replace it: --force.")
     try:
         found = _kept(path, pieces)
     except OSError as error:

@@ -8,7 +8,7 @@ import sqlite3
 import ssl
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -17,14 +17,17 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import fairnotice
 from fairnotice.cli import exits, settings
+from fairnotice.cli.doctor_cloud import cloud
+from fairnotice.cli.findings import Finding, fine, noted, wrong
 from fairnotice.cli.parsing import Subparsers, leaf
-from fairnotice.cli.remote import Remote, metadata_elsewhere
+from fairnotice.cli.remote import metadata_elsewhere
 from fairnotice.cli.session import Session
+from fairnotice.control.holders import is_loopback
 from fairnotice.errors import FairnoticeError, UsageError
 
 OLDEST_PYTHON = (3, 11)
@@ -41,29 +44,6 @@ METADATA_STATUSES = (200, 403, 410, 429, 503)
 BUSY_SECONDS = 1.0
 OUR_TABLES = frozenset({"service", "fleet", "journal"})
 PORTS = {"control": "the control plane", "metadata": "metadata"}
-
-
-class Finding(NamedTuple):
-    """One thing that was looked at. What is wrong makes the exit code 1; a note does not."""
-
-    what: str
-    state: str
-    sentence: str
-
-
-def fine(what: str, sentence: str) -> Finding:
-    """As it should be."""
-    return Finding(what, "fine", sentence)
-
-
-def noted(what: str, sentence: str) -> Finding:
-    """Nothing wrong, but good to know."""
-    return Finding(what, "note", sentence)
-
-
-def wrong(what: str, sentence: str) -> Finding:
-    """To be put right, and how."""
-    return Finding(what, "wrong", sentence)
 
 
 def add(subparsers: Subparsers) -> None:
@@ -99,16 +79,22 @@ def findings(session: Session) -> Iterator[Finding]:
     if not mistyped:
         yield fine("settings", f"Read from {path}." if path.exists() else "No file; all is well.")
     health = yield from _control_plane(session)
-    reachable = health is not None
-    health = health or {}
-    metadata_url = settings.metadata_url(known, health)
-    metadata = _metadata(metadata_url, reachable=reachable)
-    yield _whose_metadata(metadata, metadata_url, session.remote.url, health)
+    yield from _metadata(session, known, health)
+    if not _may_be_ups(session):
+        # Of what `up` would meet here it says nothing that helps.
+        return
     store = _store(known["store"].value)
-    yield _whose_store(store, known["store"].value, session.remote.url, health)
-    if not reachable:
+    yield _whose_store(store, known["store"].value, session.remote.url, health or {})
+    if health is None:
         for name in PORTS:
             yield _port(name, known[name].value)
+
+
+def _may_be_ups(session: Session) -> bool:
+    """Whether what is asked is an `up` on this machine: it wants no token and has no TLS."""
+    url = urlsplit(session.remote.url)
+    local = url.scheme == "http" and is_loopback(url.hostname or "")
+    return local and not session.environ.get("FAIRNOTICE_TOKEN")
 
 
 # ---- What is installed ----
@@ -154,10 +140,10 @@ def _control_plane(session: Session) -> Generator[Finding, None, dict[str, Any] 
     if health["ready"]:
         yield fine("control plane", f"{remote.url} is ready.")
     else:
-        yield wrong("control plane", f"{remote.url} is not ready: {health.get('why')}")
+        why = health.get("why") or "why, it tells only who may see all of the cloud"
+        yield wrong("control plane", f"{remote.url} is not ready: {why}")
     yield from _clock(answer.date, before, session.clock.wall())
-    yield from _fleet(remote)
-    yield from _faults(remote)
+    yield from cloud(remote, health, session.clock.wall())
     return health
 
 
@@ -173,39 +159,25 @@ def _clock(date: str | None, before: datetime, after: datetime) -> Iterator[Find
         yield fine("clock", "The clock here and the one of the control plane agree.")
 
 
-def _fleet(remote: Remote) -> Iterator[Finding]:
-    try:
-        part: Any = remote.get("v1", "vms", limit=1)
-        scopes: list[Any] = remote.everything("scopes")["items"]
-    except FairnoticeError as error:
-        yield wrong("fleet", str(error))
+def _metadata(
+    session: Session, known: Mapping[str, settings.Known], health: dict[str, Any] | None
+) -> Iterator[Finding]:
+    """Who answers VMs: looked at where it was said where, or the control plane says so."""
+    said = known["metadata_url"].origin != settings.DEFAULT
+    told = None if health is None else health.get("metadata")
+    if not said and told == "":
+        yield fine("metadata", "VMs are answered by the endpoints of their nodes.")
         return
-    if not part["items"]:
-        yield noted("fleet", "There are no VMs. Declare some: fairnotice fleet apply FILE")
+    if not said and not _may_be_ups(session):
+        if told:
+            yield noted("metadata", f"It answers VMs at {told}: not looked at from here.")
         return
-    silent = [scope["name"] for scope in scopes if not scope["enabled"]]
-    if silent:
-        sentence = f"In {len(silent)} of {len(scopes)} scopes no VM has asked for its document"
-        yield noted("fleet", f"{sentence} within a day, so none there is told of events.")
-    else:
-        yield fine("fleet", f"VMs listen in all of {len(scopes)} scopes.")
+    url = settings.metadata_url(known, health or {})
+    found = _answers(url, reachable=health is not None)
+    yield _whose_metadata(found, url, session.remote.url, health or {})
 
 
-def _faults(remote: Remote) -> Iterator[Finding]:
-    """What the endpoint is made to do wrong: good to know before a client is blamed."""
-    try:
-        on = [fault["id"] for fault in remote.everything("faults")["items"]]
-    except FairnoticeError as error:
-        yield wrong("faults", str(error))
-        return
-    if on:
-        sentence = f"The endpoint misbehaves on purpose: {', '.join(on)}."
-        yield noted("faults", f"{sentence} End it: fairnotice fault clear")
-    else:
-        yield fine("faults", "None is on.")
-
-
-def _metadata(url: str, *, reachable: bool) -> Finding:
+def _answers(url: str, *, reachable: bool) -> Finding:
     try:
         status, body = _asked_for_metadata(url)
     except (OSError, HTTPException) as error:

@@ -15,6 +15,7 @@ from fairnotice.clock import Clock, SystemClock
 from fairnotice.endpoint.config import FILE, Config, read
 from fairnotice.endpoint.passing import Passing
 from fairnotice.endpoint.running import Running, running
+from fairnotice.errors import CannotListen
 from fairnotice.systemd import reloading, tell_systemd, watchdog_seconds
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
     # Until it can read anything again, nobody ends it by asking for that.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log_to_standard_error(config.logging.format, config.logging.level)
-    uvloop.run(serve(config))
+    try:
+        uvloop.run(serve(config))
+    except CannotListen as error:
+        raise exits.by_its_key(arguments.config, error) from error
     return exits.DONE
 
 

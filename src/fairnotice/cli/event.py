@@ -143,6 +143,7 @@ def _picture(session: Session, event: dict[str, Any]) -> None:
             ("not confirmed by", shown.listed(event["unconfirmed"])),
             ("started", shown.when(event["started_at"], now)),
             ("gone", shown.when(event["gone_at"], now)),
+            ("failed", shown.listed(event["failed"])),
             ("notice", notice(event)),
             ("source", event["source"]),
             ("scope", event["scope"]),
@@ -159,7 +160,7 @@ def _picture(session: Session, event: dict[str, Any]) -> None:
 def headline(event: dict[str, Any]) -> Text:
     """`Reboot of web-0 · Scheduled`."""
     resources = shown.listed(event["resources"]) or "nobody"
-    return shown.title(f"{event['type']} of {resources}", shown.styled(event["status"]))
+    return shown.title(f"{event['type']} of {resources}", shown.event_status(event))
 
 
 def notice(event: dict[str, Any]) -> str:

@@ -1,6 +1,8 @@
 """How a command ends: the exit codes that scripts rely on, and the error that carries one."""
 
-from fairnotice.errors import FairnoticeError
+from pathlib import Path
+
+from fairnotice.errors import CannotListen, FairnoticeError, Unavailable, UsageError
 
 DONE = 0
 # Refused by the law or by the control plane, or failed on the way.
@@ -39,3 +41,9 @@ class CommandFailed(FairnoticeError):
     def __init__(self, sentence: str, code: int = REFUSED) -> None:
         super().__init__(sentence)
         self.code = code
+
+
+def by_its_key(path: Path, error: CannotListen) -> FairnoticeError:
+    """By its key in the file; systemd tries again what may be otherwise soon, and not the rest."""
+    sentence = f"{path}: {error.what}.listen: {error}"
+    return UsageError(sentence) if error.lasts else Unavailable(sentence)

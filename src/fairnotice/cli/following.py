@@ -24,6 +24,8 @@ class Followed(NamedTuple):
     approved_by: str
     settling: bool
     reason: str
+    # Nodes whose endpoint has to confirm it before it starts; none where it is approved (rule 5).
+    held_by: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -55,7 +57,12 @@ def followed(row: Row) -> Followed:
         approved_by="" if approval is None else _first(approval, "by"),
         settling=row["settling_since"] is not None,
         reason=row["reason"],
+        held_by=tuple(row.get("unconfirmed", ())) if _waits(row) else (),
     )
+
+
+def _waits(row: Row) -> bool:
+    return row["status"] == "Scheduled" and row["approval"] is None
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from fairnotice.control.in_words import (
@@ -127,9 +127,12 @@ def to_api(when: datetime) -> str:
 DUE = "due: waits for its turn"
 
 
-def countdown(not_before: datetime, now: datetime) -> str:
-    """`in 12 s` of what is still to come; what is past waits for its turn."""
-    return DUE if not_before <= now else until(not_before, now)
+def countdown(not_before: datetime, now: datetime, held_by: Iterable[str] = ()) -> str:
+    """`in 12 s` of what is still to come; what is past is held by nodes, or waits for its turn."""
+    if not_before > now:
+        return until(not_before, now)
+    nodes = ", ".join(held_by)
+    return f"held: not confirmed by {nodes}" if nodes else DUE
 
 
 def until(when: datetime, now: datetime) -> str:

@@ -5,14 +5,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from fairnotice.cli import accepted, exits, operation, rollout, shown
+from rich.text import Text
+
+from fairnotice.cli import accepted, exits, operation, reports, rollout, shown
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import instant, to_api
 from fairnotice.cli.parsing import Subparsers, from_one, group, leaf, names
 from fairnotice.cli.session import Session
 from fairnotice.words import Power
 
-COLUMNS = ("NODE", "STATE", "FAULT DOMAIN", "SLOTS", "LIVE", "[VMS]")
+COLUMNS = ("NODE", "STATE", "FAULT DOMAIN", "SLOTS", "ENDPOINT", "LIVE", "[VMS]")
+SPARE = ("FAULT DOMAIN", "SLOTS")
+STYLES = {reports.FOLLOWS: "green", reports.SILENT: "red", reports.UNHEARD: "yellow"}
 # What no VM feels.
 UNFELT = ("cordon", "uncordon")
 
@@ -65,6 +69,9 @@ DEEDS = {
         rolled_out=True,
     ),
 }
+
+# Of a node's endpoint; where another control plane may know more, nobody says that it does not.
+FOLLOWS = {True: "follows", False: "does not follow", None: "not followed here"}
 
 
 def add(subparsers: Subparsers) -> None:
@@ -123,21 +130,27 @@ def _add_when(parser: argparse.ArgumentParser) -> None:
 
 def _list(session: Session) -> int:
     def picture(found: dict[str, Any]) -> None:
-        if found["items"]:
-            shown.say(shown.table(COLUMNS, (_row(node) for node in found["items"])))
-        else:
+        if not found["items"]:
             shown.say(shown.dim("No nodes. Declare a fleet: fairnotice fleet apply FILE"))
+            return
+        has_any = any(node["endpoint"] for node in found["items"])
+        told = session.remote.everything("endpoints")["items"] if has_any else []
+        now = session.clock.wall()
+        words = {one["node"]: reports.in_a_word(one, now) for one in told}
+        rows = (_row(node, words.get(node["name"], "")) for node in found["items"])
+        shown.say(shown.table(COLUMNS, rows, SPARE))
 
     return session.show(session.remote.everything("nodes"), picture)
 
 
-def _row(node: dict[str, Any]) -> tuple[shown.Cell, ...]:
+def _row(node: dict[str, Any], endpoint: str) -> tuple[shown.Cell, ...]:
     live = len(node["operations"])
     return (
         node["name"],
         shown.styled(node["state"]),
         str(node["fault_domain"]),
         f"{node['used']} of {node['capacity']}",
+        Text(endpoint, STYLES.get(endpoint, "")),
         shown.counted(live, "operation") if live else None,
         shown.listed(node["vms"]),
     )
@@ -173,8 +186,7 @@ def _endpoint(session: Session, node: dict[str, Any]) -> str | None:
     if not node["endpoint"]:
         return None
     found = session.remote.get("v1", "endpoints", node["name"])
-    follows = "follows" if found["connected"] else "does not follow this control plane"
-    words = [follows]
+    words = [FOLLOWS[found["followed"]]]
     if found["heard_at"] is not None:
         words.append(f"reported {shown.at(found['heard_at'], session.clock.wall())}")
     if found["unconfirmed"]:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Protocol
 
 from fairnotice.cli import exits
 from fairnotice.cli.session import Session
-from fairnotice.cli.settings import place, suggestion
+from fairnotice.cli.settings import first_line, place, suggestion
 
 # Which kind of name an argument takes: shell completion offers those there are.
 NAMES_OF = "names_of"
@@ -220,6 +220,24 @@ def names(
     )
     setattr(action, NAMES_OF, kind)
     return action
+
+
+def store_options(
+    parser: argparse.ArgumentParser, kept_as: str, what: str, *, required: bool = False
+) -> None:
+    """Which store a command is about: by its URL, or by a file that holds it.
+
+    Kept under another name than `store`, which is the setting of where `up` keeps what it knows.
+    """
+    either = parser.add_mutually_exclusive_group(required=required)
+    either.add_argument("--store", dest=kept_as, metavar="URL", help=what)
+    either.add_argument(
+        "--store-file",
+        dest=kept_as,
+        metavar="FILE",
+        type=first_line,
+        help="the same, as the first line of a file: for a URL with a password",
+    )
 
 
 def some_name(text: str) -> str:

@@ -29,6 +29,8 @@ UNAUTHENTICATED = (
     "The control plane wants a token that counts: FAIRNOTICE_TOKEN has none, or one that is "
     "unknown, revoked or expired. An admin makes one: fairnotice token create"
 )
+# What OpenSSL says of a certificate that is for another name, address of mail, or address.
+OTHER_NAMES = (62, 63, 64)
 # Far beyond any revision: the feed answers with the state as it is, and goes on from there.
 FROM_NOW = 2**53 - 1
 
@@ -238,15 +240,20 @@ class Remote:
 
     def _gone(self, error: Exception) -> Unreachable:
         if isinstance(error, ssl.SSLCertVerificationError):
-            return Unreachable(
-                f"The certificate of {self.url} is not trusted: {error.verify_message}. "
-                "Give the CA's with --ca FILE or FAIRNOTICE_CA."
-            )
+            return Unreachable(self._not_trusted(error))
         why = "it took too long" if isinstance(error, TimeoutError) else _why(error)
-        return Unreachable(
-            f"No control plane answers at {self.url} ({why}). "
-            "Is it running? Start one with: fairnotice up"
-        )
+        remedy = f"Is it running? Look on {self._name}: systemctl status fairnotice"
+        if is_loopback(self._name) and not self._secure:
+            remedy = "Is it running? Start one with: fairnotice up"
+        return Unreachable(f"No control plane answers at {self.url} ({why}). {remedy}")
+
+    def _not_trusted(self, error: ssl.SSLCertVerificationError) -> str:
+        why = error.verify_message.rstrip(".")
+        if error.verify_code in OTHER_NAMES:
+            sentence = f"The certificate of {self.url} is for another name: {why}."
+            return f"{sentence} Ask by a name that is in it, or have one made for this name."
+        sentence = f"The certificate of {self.url} is not trusted: {why}."
+        return f"{sentence} Give the CA's with --ca FILE or FAIRNOTICE_CA."
 
     def _somebody_else(self) -> Unreachable:
         return Unreachable(

@@ -8,7 +8,7 @@ from typing import IO
 
 from fairnotice.cli import shown
 from fairnotice.cli.backup import STANDARD, as_json, in_words
-from fairnotice.cli.parsing import Subparsers, leaf
+from fairnotice.cli.parsing import Subparsers, leaf, store_options
 from fairnotice.cli.session import Session
 from fairnotice.errors import UsageError
 from fairnotice.stores.backups import Backup, Summary, restore
@@ -16,7 +16,9 @@ from fairnotice.stores.opening import open_store
 
 LOST = (
     "What was asked for, approved and carried out after that is not known here; tokens that were "
-    "revoked after that count again. Read docs/guides/backup.md before you start the service."
+    "revoked after that count again, and operations that were pending then start again when they "
+    "are due. Before you start the service: revoke those tokens, keep the state directory of the "
+    "driver, which knows what was done, and have the fleet file at hand to apply it."
 )
 
 
@@ -25,13 +27,12 @@ def add(subparsers: Subparsers) -> None:
     lines = (
         "fairnotice restore fleet.backup --store sqlite:new.db",
         "fairnotice restore fleet.backup --store postgresql://fairnotice@db/fairnotice",
+        "fairnotice restore fleet.backup --store-file /etc/fairnotice/store-url",
     )
     summary = "make an empty database what a backup holds"
     parser = leaf(subparsers, "restore", _restore, summary, lines)
     parser.add_argument("file", metavar="FILE", help="a backup; - for standard input")
-    parser.add_argument(
-        "--store", dest="database", metavar="URL", required=True, help="a new, empty database"
-    )
+    store_options(parser, "database", "a new, empty database", required=True)
 
 
 def _restore(session: Session) -> int:

@@ -13,10 +13,12 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from fairnotice.cli import exits, settings
+from fairnotice.cli import exits, settings, shown
 from fairnotice.cli.logs import log_to_standard_error
 from fairnotice.cli.parsing import examples
-from fairnotice.cli.serve_config import ServeConfig, doubts, read
+from fairnotice.cli.serve_check import NOT_LOOKED_AT, doubts
+from fairnotice.cli.serve_config import ServeConfig, read
+from fairnotice.cli.serve_opening import opened
 from fairnotice.cli.serve_reload import Reload
 from fairnotice.clock import Clock, SystemClock
 from fairnotice.control.certificates import Certificates
@@ -26,8 +28,10 @@ from fairnotice.drivers.command.driver import CommandDriver
 from fairnotice.drivers.driver import Driver
 from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
 from fairnotice.engine import PROFILES, Timing
+from fairnotice.errors import CannotListen
 from fairnotice.portal.portal import portal
-from fairnotice.stores.opening import open_lease, open_store, sqlite_file
+from fairnotice.stores.opening import open_lease, open_lease_alone, sqlite_file
+from fairnotice.stores.store import Store
 from fairnotice.systemd import reloading, tell_systemd, watchdog_seconds
 
 log = logging.getLogger(__name__)
@@ -64,14 +68,21 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.config)
     config = read(path)
     if options.check:
-        for doubt in doubts(config):
-            print(f"{path}: is that meant? {doubt}.")
-        print(f"{path} can be served.")
-        return exits.DONE
+        return _checked(path, config)
     # Until it can be reloaded, nobody ends it by asking for that.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log_to_standard_error(config.log.format, config.log.level)
-    uvloop.run(serve(path, config, SystemClock()))
+    try:
+        uvloop.run(serve(path, config, SystemClock()))
+    except CannotListen as error:
+        raise exits.by_its_key(path, error) from error
+    return exits.DONE
+
+
+def _checked(path: Path, config: ServeConfig) -> int:
+    print(f"{path} can be served. {NOT_LOOKED_AT}")
+    for doubt in doubts(config):
+        shown.note(doubt)
     return exits.DONE
 
 
@@ -82,13 +93,16 @@ async def serve(path: Path, config: ServeConfig, clock: Clock) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _end, ended)
     for doubt in doubts(config):
-        log.warning("is that meant? %s", doubt)
-    plan = plan_of(config, clock)
-    assert plan.entrance is not None
+        log.warning("%s", doubt)
+    entrance = _entrance(config, clock)
+    store = await opened(config, entrance, ended)
+    if store is None:
+        return
+    plan = plan_of(config, clock, store, entrance)
     async with running(plan) as run:
-        reload = Reload(path, config, run, plan.entrance)
+        reload = Reload(path, config, run, entrance)
         loop.add_signal_handler(signal.SIGHUP, hung_up.set)
-        said = _said(run, plan.entrance)
+        said = _said(run, entrance)
         log.info("fairnotice serves %s", said)
         tell_systemd(f"READY=1\nSTATUS=Serves {said}")
         async with beside(_reloading(hung_up, reload, clock), _telling(run, said, clock)):
@@ -109,13 +123,12 @@ def _end(ended: asyncio.Event) -> None:
 # ---- What it is made of ----
 
 
-def plan_of(config: ServeConfig, clock: Clock) -> Plan:
-    """What is run; the store is opened and migrated for it."""
+def plan_of(config: ServeConfig, clock: Clock, store: Store, entrance: Entrance) -> Plan:
+    """What is run."""
     url, place, metadata = config.store_url(), config.metadata_place, config.metadata
-    entrance = _entrance(config, clock)
     driver = _driver(config, url, clock)
     return Plan(
-        store=open_store(url),
+        store=store,
         driver=driver,
         clock=clock,
         timing=_timing(config),
@@ -130,6 +143,7 @@ def plan_of(config: ServeConfig, clock: Clock) -> Plan:
         fronts=portal,
         entrance=entrance,
         cluster=_cluster(config, url),
+        lease=None if config.cluster is not None else open_lease_alone(url),
     )
 
 

@@ -4,6 +4,7 @@ The shapes below are the file: a table each, a key each. docs/reference/serve.md
 """
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,6 +22,7 @@ from fairnotice.drivers.command.settings import CommandSettings
 from fairnotice.errors import UsageError
 from fairnotice.metadata.rate import BURST, Rate, rate_of
 from fairnotice.metadata.worker import FIRST_ANSWER_DELAY_SECONDS_MAX
+from fairnotice.stores.opening import check_installed
 from fairnotice.words import ImpactKind
 
 DAYS_MAX = 36_500
@@ -123,7 +125,7 @@ class MetadataTable(Body):
 
 
 class DriverTable(Body):
-    """`[driver]`: what touches machines. `docs/guides/operator.md` has an example."""
+    """`[driver]`: what touches machines. [What its commands are given](driver-commands.md)."""
 
     kind: Annotated[
         Literal["command", "simulated"],
@@ -219,11 +221,18 @@ class ServeConfig(Body):
         """Where everything is kept; UsageError where that cannot be said."""
         if bool(self.store.url) == bool(self.store.url_file):
             raise UsageError("store: give one of `url` and `url_file`")
-        url = self.store.url or _first_line(Path(self.store.url_file))
+        url = self.store.url or _url_in(self.store.url_file)
         if not settings.is_store(url):
             whence = "store.url" if self.store.url else self.store.url_file
             raise UsageError(f"{whence} is no {settings.BY_NAME['store'].takes}")
         return url
+
+
+def _url_in(file: str) -> str:
+    try:
+        return settings.first_line(file)
+    except UsageError as error:
+        raise UsageError(f"store.url_file: {error}") from error
 
 
 # ---- Reading ----
@@ -246,7 +255,7 @@ def read(path: Path) -> ServeConfig:
 def _misfits(config: ServeConfig) -> Iterator[str]:
     """What fits into its shape, and yet cannot be."""
     checks: tuple[Callable[[ServeConfig], None], ...] = (
-        lambda config: _store_fits_cluster(config, config.store_url()),
+        _store_can_be_opened,
         _control_is_not_exposed,
         _metadata_is_not_exposed,
         _cluster_fits,
@@ -257,10 +266,12 @@ def _misfits(config: ServeConfig) -> Iterator[str]:
         try:
             check(config)
         except UsageError as error:
-            yield str(error)
+            yield from str(error).splitlines()
 
 
-def _store_fits_cluster(config: ServeConfig, url: str) -> None:
+def _store_can_be_opened(config: ServeConfig) -> None:
+    url = config.store_url()
+    check_installed(url)
     if config.cluster is not None and not url.startswith(("postgresql://", "postgres://")):
         raise UsageError("cluster: several control planes need one PostgreSQL; see `store.url`")
 
@@ -335,26 +346,17 @@ def _commands_are_there(config: ServeConfig) -> None:
             )
         return
     checked = driver.command
-    for line in (*checked.commands.values(), checked.outcome, checked.discover):
-        if line and not os.access(line[0], os.X_OK) and "/" in line[0]:
-            raise UsageError(f"driver: {line[0]} is no program that may be run")
+    lines = (*checked.commands.values(), checked.outcome, checked.discover)
+    missing = [line[0] for line in lines if line and not _may_be_run(line[0])]
+    if missing:
+        said = (f"driver: {program} is no program that may be run" for program in missing)
+        raise UsageError("\n".join(dict.fromkeys(said)))
 
 
-def doubts(config: ServeConfig) -> Iterator[str]:
-    """What can be, and is hardly meant."""
-    if config.cluster is None:
-        return
-    driver = config.driver
-    if driver.kind == "simulated":
-        yield (
-            "driver.kind is simulated, and there is a `[cluster]`: each control plane has machines "
-            "of its own, so after a takeover nobody knows what was done to them"
-        )
-    elif not (driver.outcome or driver.state_directory):
-        yield (
-            "driver has neither `outcome` nor a `state_directory`, and there is a `[cluster]`: "
-            "after a takeover nobody knows what became of an impact that another has begun"
-        )
+def _may_be_run(program: str) -> bool:
+    if "/" not in program:
+        return shutil.which(program) is not None
+    return Path(program).is_file() and os.access(program, os.X_OK)
 
 
 def _place(table: str, text: str) -> Place:
@@ -362,11 +364,3 @@ def _place(table: str, text: str) -> Place:
     if found is None:
         raise UsageError(f"{table}.listen is {text!r}: give HOST:PORT")
     return Place(*found)
-
-
-def _first_line(path: Path) -> str:
-    try:
-        return path.read_text("utf-8").partition("\n")[0].strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8"
-        raise UsageError(f"store.url_file: {path} cannot be read: {reason}") from error

@@ -87,6 +87,15 @@ def place(text: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
+def first_line(file: str) -> str:
+    """The first line of a file; UsageError where it cannot be read."""
+    try:
+        return Path(file).read_text("utf-8").partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8"
+        raise UsageError(f"{file} cannot be read: {reason}") from error
+
+
 def _is_place(text: str) -> bool:
     return place(text) is not None
 

@@ -298,7 +298,9 @@ def at(text: str | None, now: datetime) -> str | None:
 def not_before(row: dict[str, Any], now: datetime, *, waiting: bool) -> str:
     """NotBefore of an event or an operation; while it waits, with how long it still does."""
     found = from_api(row["not_before"])
-    more = f", {countdown(found, now)}" if waiting else ""
+    # Nobody waits for the endpoints of what is approved (rule 5); an operation says nothing of it.
+    held_by = () if row.get("approvals") else row.get("unconfirmed", ())
+    more = f", {countdown(found, now, held_by)}" if waiting else ""
     return clock_time(found, now) + more
 
 
@@ -319,12 +321,19 @@ def event_rows(events: Iterable[dict[str, Any]], now: datetime) -> Iterable[Sequ
         yield (
             Text(short(event["id"]), style="bold" if not event["gone_at"] else "dim"),
             event["type"],
-            styled(event["status"]),
+            event_status(event),
             listed(event["resources"]),
             not_before(event, now, waiting=scheduled),
             seen(event),
             listed(one["by"] for one in event["approvals"]),
         )
+
+
+def event_status(event: dict[str, Any]) -> Text:
+    """`Completed, 1 impact failed`: what VMs are shown, and what became of them."""
+    status = styled(event["status"])
+    failed = event["failed"]
+    return status.append(f", {counted(len(failed), 'impact')} failed", "red") if failed else status
 
 
 def seen(event: dict[str, Any]) -> str:

@@ -1,9 +1,11 @@
 """`fairnotice token`: who may do what. The first one is made straight in the store."""
 
 import argparse
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,9 +13,10 @@ import msgspec
 from fairnotice.cli import exits, shown
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import from_api
-from fairnotice.cli.parsing import Subparsers, group, leaf, some_name
+from fairnotice.cli.parsing import Subparsers, group, leaf, some_name, store_options
 from fairnotice.cli.session import Session
-from fairnotice.control import tokens
+from fairnotice.control import straight, tokens
+from fairnotice.errors import UsageError
 from fairnotice.stores.access import Token
 from fairnotice.stores.opening import open_store
 from fairnotice.stores.store import Store
@@ -21,13 +24,13 @@ from fairnotice.words import TokenRole
 
 COLUMNS = ("NAME", "ROLE", "[LIMITS]", "EXPIRES", "STATE", "ID")
 # Who made a token that was made without asking a control plane.
-STRAIGHT = "whoever has the store"
+STRAIGHT = straight.WHOEVER
 
 
 def add(subparsers: Subparsers) -> None:
     """Add the group."""
     lines: tuple[str, ...] = (
-        "fairnotice token create ann --role operator > token",
+        "fairnotice token create ann --role operator --output ann.token",
         "fairnotice token create shop --role operator --resource-group shop",
         "fairnotice token list",
         "fairnotice token revoke ann",
@@ -47,9 +50,9 @@ def add(subparsers: Subparsers) -> None:
 def _add_create(commands: Subparsers) -> None:
     lines = (
         "fairnotice token create root --role admin --store sqlite:/var/lib/fairnotice/fleet.db",
-        "fairnotice token create ann --role operator --expires-days 90 > token",
+        "fairnotice token create ann --role operator --expires-days 90 --output ann.token",
         "fairnotice token create shop --role operator --scope availability-set:web",
-        "fairnotice token create node-7 --role endpoint --node node-7",
+        "fairnotice token create endpoint-7 --role endpoint --node node-7 --output 7.token",
     )
     summary = "make a token: its secret is printed this once, alone on standard output"
     create = leaf(commands, "create", _create, summary, lines)
@@ -74,16 +77,15 @@ def _add_create(commands: Subparsers) -> None:
     )
     create.add_argument("--node", metavar="NODE", help="of an endpoint: the node that it serves")
     create.add_argument("--expires-days", type=_days, metavar="90", help="counts so long")
+    create.add_argument(
+        "--output", metavar="FILE", help="write the secret there, for its owner only; a new file"
+    )
     _add_store(create)
 
 
 def _add_store(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--store",
-        dest="straight_in",
-        metavar="URL",
-        help="straight in this store, without asking a control plane",
-    )
+    what = "straight in this store, without asking a control plane"
+    store_options(parser, "straight_in", what)
 
 
 def _days(text: str) -> float:
@@ -125,29 +127,79 @@ def _create(session: Session) -> int:
         options.node,
         options.expires_days,
     )
-    if options.straight_in is None:
-        body = {name: value for name, value in wanted._asdict().items() if value}
-        made = session.remote.post("v1", "tokens", body=body)
-    else:
-        made = _created_in(options.straight_in, tokens.make(wanted, STRAIGHT, session.clock.wall()))
-    return session.show(made, partial(_say_created, session))
+    if options.output is None:
+        return session.show(_made(session, wanted), partial(_say_created, session))
+    with _new_file(Path(options.output)) as file:
+        made = _made(session, wanted)
+        secret = made.pop("secret")
+        try:
+            os.write(file, f"{secret}\n".encode("ascii"))
+        except OSError as error:
+            # It is made, and nobody can read it again.
+            print(secret)
+            shown.note(f"{options.output} cannot be written: {error.strerror}. It is printed.")
+            return exits.REFUSED
+    return session.show(made, partial(_say_kept, session))
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[int]:
+    """A file for its owner only, there before anything is made; gone where nothing was."""
+    try:
+        opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise UsageError(f"{path} is there already: no token is made.") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
+    try:
+        yield opened
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(opened)
+
+
+def _made(session: Session, wanted: tokens.Wanted) -> dict[str, Any]:
+    """The token as the API shows it, and its secret."""
+    straight_in = session.options.straight_in
+    if straight_in is not None:
+        return _created_in(straight_in, tokens.make(wanted, STRAIGHT, session.clock.wall()))
+    body = {name: value for name, value in wanted._asdict().items() if value}
+    return dict(session.remote.post("v1", "tokens", body=body))
 
 
 def _created_in(url: str, made: tokens.Made) -> dict[str, Any]:
     with _opened(url) as store:
-        if not store.add_token(made.token):
-            raise tokens.taken(made.token.name)
-    return {"token": _shown(made.token), "secret": made.text}
+        warnings = straight.add(store, made)
+    return {"token": _shown(made.token), "secret": made.text, "warnings": warnings}
 
 
 def _say_created(session: Session, made: dict[str, Any]) -> None:
     # Alone on standard output, and as it is: so that it can be sent into a file.
     print(made["secret"])
+    shown.note(f"{_counts(session, made)}. It is not shown again: keep it safe.")
+    shown.note("Use it: FAIRNOTICE_TOKEN=… fairnotice …")
+    _say_doubts(made)
+
+
+def _say_kept(session: Session, made: dict[str, Any]) -> None:
+    file = session.options.output
+    shown.say(f"{file}: {_counts(session, made)}. Use it: FAIRNOTICE_TOKEN=$(cat {file})")
+    _say_doubts(made)
+
+
+def _say_doubts(made: dict[str, Any]) -> None:
+    for warning in made["warnings"]:
+        shown.note(warning)
+
+
+def _counts(session: Session, made: dict[str, Any]) -> str:
+    """Whose token it is, and for how long."""
     token = made["token"]
     until = shown.when(token["expires_at"], session.clock.wall())
     counts = f"counts until {until}" if until else "counts until it is revoked"
-    shown.note(f"{token['name']}, {token['role']}, {counts}. It is not shown again: keep it safe.")
-    shown.note("Use it: FAIRNOTICE_TOKEN=… fairnotice …")
+    return f"{token['name']}, {token['role']}, {counts}"
 
 
 # ---- Looking and revoking ----
@@ -205,8 +257,7 @@ def _revoke(session: Session) -> int:
 
 def _revoked_in(url: str, name: str, session: Session) -> dict[str, Any]:
     with _opened(url) as store:
-        found = tokens.token_named(store.tokens().tokens, name)
-        token = None if found is None else store.revoke_token(found.id, session.clock.wall())
+        token = straight.revoke(store, name, session.clock.wall())
     if token is None:
         raise CommandFailed(f"There is no token {name}.", exits.NOT_FOUND)
     return _shown(token)

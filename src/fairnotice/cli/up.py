@@ -19,10 +19,10 @@ from fairnotice.control.holders import is_loopback
 from fairnotice.control.running import BESIDE, Place, Plan, Running, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
 from fairnotice.engine import PROFILES, Refusal
-from fairnotice.errors import StoreInUse, UsageError
+from fairnotice.errors import CannotListen, StoreInUse, UsageError
 from fairnotice.metadata.rate import BURST, DEFAULT, Rate, rate_of
 from fairnotice.portal.portal import portal
-from fairnotice.stores.opening import open_store, sqlite_file
+from fairnotice.stores.opening import open_lease_alone, open_store, sqlite_file
 
 EXAMPLES = """examples:
   fairnotice up                            # the sample fleet, kept between starts
@@ -62,6 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
         uvloop.run(up(_plan(arguments), body, _say))
     except StoreInUse as error:
         raise StoreInUse(f"{error} {BESIDE}") from error
+    except CannotListen as error:
+        beside = f" {BESIDE}" if error.taken else ""
+        elsewhere = f"Choose another with --{error.what} HOST:PORT.{beside}"
+        raise UsageError(f"{error} {elsewhere}") from error
     return 0
 
 
@@ -96,6 +100,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
     metadata = _place(arguments.metadata, METADATA, "metadata")
     return Plan(
         store=open_store(url),
+        lease=open_lease_alone(url),
         driver=SimulatedDriver(clock, path=machines),
         clock=clock,
         timing=PROFILES[arguments.timing or "dev"],

@@ -16,7 +16,7 @@ from rich.text import Text
 from fairnotice.cli import exits, shown
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.following import Followed, Following, Told
-from fairnotice.cli.instants import DUE, clock_time, seconds_in_words, until
+from fairnotice.cli.instants import clock_time, countdown, seconds_in_words, until
 from fairnotice.cli.remote import FROM_NOW, Remote, Unreachable
 from fairnotice.cli.session import Session
 
@@ -57,21 +57,65 @@ def watch(session: Session) -> int:
 
 
 def _lines(session: Session) -> None:
-    following = Following(session.options.vm)
-    for line in session.remote.feed():
-        told = following.take(line)
-        event = following.events.get(line["id"]) if line["kind"] == "event" else None
-        if session.json:
-            if told or event is not None:
-                print(json.dumps(line, ensure_ascii=False), flush=True)
-            continue
-        if line["what"] == "Snapshot" and event is not None and event.gone_at is None:
-            # What was announced or under way when the watching began.
-            since = event.started_at or event.announced_at
-            told = [Told(since, event, event.status.lower())]
+    following, held = Following(session.options.vm), Held()
+    for line in _moments(session.remote):
+        told: list[Told] = []
+        if line is not None:
+            told = following.take(line)
+            event = following.events.get(line["id"]) if line["kind"] == "event" else None
+            if session.json:
+                if told or event is not None:
+                    print(json.dumps(line, ensure_ascii=False), flush=True)
+                continue
+            if line["what"] == "Snapshot" and event is not None and event.gone_at is None:
+                # What was announced or under way when the watching began.
+                since = event.started_at or event.announced_at
+                told = [Told(since, event, event.status.lower())]
+        elif not session.json:
+            told = held.new(following.events.values(), session.clock.wall())
         for one in told:
             print(_plain(one), flush=True)
     raise Unreachable("The control plane has ended, and so has the watching.")
+
+
+def _moments(remote: Remote) -> Iterator[Line | None]:
+    """The lines of the feed, and None whenever there was none for a moment: time passes, too."""
+    lines: SimpleQueue[Line | CommandFailed | None] = SimpleQueue()
+
+    def read() -> None:
+        try:
+            for line in remote.feed():
+                lines.put(line)
+            lines.put(None)
+        except CommandFailed as gone:
+            lines.put(gone)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            line = lines.get(timeout=REFRESH_SECONDS)
+        except Empty:
+            yield None
+            continue
+        if line is None:
+            return
+        if isinstance(line, CommandFailed):
+            raise line
+        yield line
+
+
+class Held:
+    """Events that are due and do not start, each told of once."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[str, ...]] = {}
+
+    def new(self, events: Iterable[Followed], now: datetime) -> list[Told]:
+        """Those that were not held a moment ago, or not by the same nodes."""
+        held = {one.id: one for one in events if one.held_by and one.not_before <= now}
+        new = [one for one in held.values() if self._told.get(one.id) != one.held_by]
+        self._told = {name: one.held_by for name, one in held.items()}
+        return [Told(now, one, countdown(one.not_before, now, one.held_by)) for one in new]
 
 
 def _plain(told: Told) -> str:
@@ -235,7 +279,7 @@ def _countdown(event: Followed, now: datetime) -> Text:
         return Text(f"{words} for {took}", style="bold magenta")
     left = (event.not_before - now).total_seconds()
     if left <= 0:
-        return Text(DUE, style="yellow")
+        return Text(countdown(event.not_before, now, event.held_by), style="yellow")
     share = min(1.0, left / max((event.not_before - event.announced_at).total_seconds(), 1.0))
     filled = max(1, round(BAR * share))
     colour = "red" if share < TIGHT else "yellow"

@@ -12,25 +12,25 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from fairnotice.clock import Clock
+from fairnotice.conductor.alone import Alone
 from fairnotice.conductor.doubts import Doubts, changes_of
 from fairnotice.conductor.feed import Feed
 from fairnotice.conductor.following import RETRY_SECONDS, Following
-from fairnotice.conductor.leading import Lead, Leader, Reign
+from fairnotice.conductor.leading import Lead, Leader, Reign, not_leading
 from fairnotice.conductor.orders import Orders, order_of
 from fairnotice.conductor.store_thread import StoreThread
 from fairnotice.conductor.submissions import Decide, Submission, answer, decide_all, give_up
 from fairnotice.conductor.timers import Timers
-from fairnotice.conductor.waking import Waking, forget_daily
-from fairnotice.drivers.driver import Driver
+from fairnotice.conductor.waking import Waking, forget_daily, forget_some
+from fairnotice.drivers.driver import Capabilities, Driver
 from fairnotice.engine import AZURE, Decision, Fleet, Refusal, Timing, decide
 from fairnotice.engine.changes import Change
 from fairnotice.engine.commands import Command, Restarted
 from fairnotice.engine.effects import AskOutcome, BeginImpact, Effect, WakeAt
-from fairnotice.errors import JournalMoved, LeadLost, NotLeading, Unavailable, UsageError
+from fairnotice.errors import JournalMoved, LeadLost, Unavailable, UsageError
 from fairnotice.model import Moment
 from fairnotice.stores.lease import Lease
 from fairnotice.stores.store import Line, Store
@@ -43,9 +43,6 @@ TOGETHER_MAX = 128
 CATCH_UP_MAX = 3
 # Changes of a commit that failed that are compared.
 LINES_COMPARED_MAX = 1_000_000
-# By so much the clock of whoever takes over may be behind the one before: two clocks are never the
-# same. What is more than that is a clock that went back (rule 25).
-SKEW_MAX = timedelta(seconds=10)
 
 Result = TypeVar("Result")
 
@@ -98,6 +95,8 @@ class Conductor:
         self._ending = False
         # Where several share a store: our part in who leads, and our reading after the others.
         self._lead: Lead | None = None
+        # Where it leads alone what others may come upon: a lease all the same.
+        self._alone: Alone | None = None
         self._following: Following | None = None
         self._waiting: list[Submission] = []
         self._arrived = asyncio.Event()
@@ -109,12 +108,17 @@ class Conductor:
     @property
     def leading(self) -> bool:
         """Whether commands are taken here."""
-        return self._leads and (self._lead is None or not self._lost(self._lead))
+        return self._leads and (self._lead is None or self._lead.has(self.epoch))
 
     @property
     def trouble(self) -> Unavailable | None:
         """Why nothing is recorded, or nothing heard of the journal; None while all is well."""
         return self._doubts.trouble
+
+    @property
+    def driver(self) -> Capabilities:
+        """What can be done to machines."""
+        return self._driver.capabilities()
 
     @property
     def timers(self) -> Timers:
@@ -139,13 +143,20 @@ class Conductor:
 
     # ---- Beginning and ending ----
 
-    async def start(self, *, takeover: bool = False, waking: bool = True) -> Decision:
+    async def start(
+        self, *, takeover: bool = False, waking: bool = True, lease: Lease | None = None
+    ) -> Decision:
         """Take the lead, load what is remembered, and begin a new life (rules 10, 24, 25).
 
-        Without `waking` no timer fires by itself: whoever owns the clock calls `tick`.
+        Without `waking` no timer fires by itself: whoever owns the clock calls `tick`. With a
+        `lease`, others that share the store see that somebody leads.
         """
         self._must_be_new()
-        self.epoch = await self._in_store(self._store.lead)
+        if lease is None:
+            self.epoch = await self._in_store(self._store.lead)
+        else:
+            self._alone = Alone(lease, self._clock)
+            self.epoch = await self._alone.take(self._deposed)
         await self._load()
         # The clock as it is, even behind the last record: the law says so and makes it good.
         self._latest = self._clock.wall()
@@ -214,8 +225,9 @@ class Conductor:
         give_up(self._waiting, Unavailable("the control plane is ending"))
         await self._orders.drop()
         # Only now: whoever leads next asks for what we have begun.
-        if self._lead is not None:
-            await self._lead.close()
+        for held in (self._lead, self._alone):
+            if held is not None:
+                await held.close()
         if self._following is not None:
             await self._following.close()
         await self._driver.close()
@@ -229,13 +241,9 @@ class Conductor:
         if self._following is not None:
             self._following.interrupt()
 
-    @property
-    def _reign(self) -> Reign | None:
-        return None if self._lead is None else self._lead.reign
-
     async def _follow(self, following: Following) -> None:
         """Take in what others have committed; lead, where the lead was won."""
-        reign = self._reign
+        reign = None if self._lead is None else self._lead.reign
         try:
             if reign is not None:
                 await self._take_over(following, reign)
@@ -259,18 +267,12 @@ class Conductor:
         """Lead: from here on nobody else's commit is made, so the journal holds still."""
         self.epoch = reign.epoch
         await following.read_to(await following.end(), self.fleet, self._load)
-        self._latest = self._clock_of_life(self._clock.wall(), takeover=reign.takeover)
+        self._latest = reign.wall_clock(self._clock.wall(), self.fleet.recorded_at)
         await self._begin_life(takeover=reign.takeover)
         self._doubts.settled()
         self._leads = True
         self._begin_waking()
         log.warning("leads now, in epoch %d from revision %d on", self.epoch, self.fleet.revision)
-
-    def _clock_of_life(self, wall: datetime, *, takeover: bool) -> datetime:
-        recorded_at = self.fleet.recorded_at
-        if takeover and recorded_at is not None and wall < recorded_at <= wall + SKEW_MAX:
-            return recorded_at
-        return wall
 
     async def _step_down(self) -> None:
         """Lead no more, and have no part in what was begun: whoever leads now asks for it."""
@@ -283,7 +285,7 @@ class Conductor:
         if self._following is not None:
             self._following.begin()
         waiting, self._waiting = self._waiting, []
-        give_up(waiting, self._not_leading())
+        give_up(waiting, not_leading(self.leader))
 
     def _step_aside(self, error: LeadLost) -> None:
         """The store says that another epoch has begun, before the lease did."""
@@ -291,11 +293,14 @@ class Conductor:
         if self._lead is not None:
             self._lead.give_up(self.epoch)
 
-    def _not_leading(self) -> Unavailable:
-        leader = self.leader
-        if leader is None:
-            return NotLeading("no control plane leads at the moment")
-        return NotLeading(f"the control plane at {leader.address} leads", leader.address)
+    def _deposed(self, error: LeadLost) -> None:
+        """It was alone, and another leads: nothing is done or shown here any more."""
+        self._leads = False
+        self._doubts.begin(error)
+        self.feed.cut()
+        waiting, self._waiting = self._waiting, []
+        self._arrived.clear()
+        give_up(waiting, error)
 
     # ---- Commands ----
 
@@ -311,11 +316,11 @@ class Conductor:
         the others.
         """
         if not self.leading:
+            if isinstance(self.trouble, LeadLost):
+                raise self.trouble
             if self.shares and not self._ending:
-                raise self._not_leading()
+                raise not_leading(self.leader)
             raise Unavailable("the control plane is not ready")
-        if isinstance(self.trouble, LeadLost):
-            raise self.trouble
         loop = asyncio.get_running_loop()
         asked = [Submission(command, loop.create_future()) for command in commands]
         for one in asked[:-1]:
@@ -360,7 +365,7 @@ class Conductor:
         await self._arrived.wait()
         if not self._leads:
             return
-        if self._lead is not None and self._lost(self._lead):
+        if self._lead is not None and not self._lead.has(self.epoch):
             await self._step_down()
             return
         together = self._take_waiting()
@@ -370,10 +375,6 @@ class Conductor:
             # A bug, and yet everybody has to be answered and the next command taken.
             log.exception("a commit went wrong")
             give_up(together, error)
-
-    def _lost(self, lead: Lead) -> bool:
-        reign = lead.reign
-        return reign is None or reign.epoch != self.epoch
 
     def _take_waiting(self) -> list[Submission]:
         count = TOGETHER_MAX
@@ -390,7 +391,10 @@ class Conductor:
         except Unavailable as error:
             if self._lead is not None and isinstance(error, LeadLost):
                 self._step_aside(error)
-                give_up(together, self._not_leading())
+                give_up(together, not_leading(self.leader))
+            elif isinstance(error, LeadLost):
+                self._deposed(error)
+                give_up(together, error)
             else:
                 self._doubts.begin(error)
                 give_up(together, error)
@@ -478,11 +482,7 @@ class Conductor:
         await self._waking.tick()
 
     def _forget_some(self) -> int:
-        now = self._clock.wall()
-        return self._store.forget(
-            journal_before=now - timedelta(days=self.timing.journal_days),
-            history_before=now - timedelta(days=self.timing.history_days),
-        ) or self._store.forget_audit(now - timedelta(days=self.timing.audit_days))
+        return forget_some(self._store, self.timing, self._clock.wall())
 
     # ---- The store's thread ----
 

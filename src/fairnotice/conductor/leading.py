@@ -10,11 +10,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from threading import Event, Lock, Thread
 from typing import NamedTuple
 
 from fairnotice.clock import Clock
-from fairnotice.errors import Unavailable
+from fairnotice.errors import NotLeading, Unavailable
 from fairnotice.stores.lease import Lease, Standing
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,9 @@ WATCH_EVERY_SECONDS = 0.25
 LOOP_SECONDS_MAX = 30.0
 # Whoever takes the lead so soon after another had it takes over; later, nobody was there (rule 24).
 TAKEOVER_SECONDS = 60.0
+# By so much the clock of whoever takes over may be behind the one before: two clocks are never the
+# same. What is more than that is a clock that went back (rule 25).
+SKEW_MAX = timedelta(seconds=10)
 
 
 class Reign(NamedTuple):
@@ -38,12 +42,37 @@ class Reign(NamedTuple):
     epoch: int
     takeover: bool
 
+    def wall_clock(self, wall: datetime, recorded_at: datetime | None) -> datetime:
+        """What time it is for whoever begins it, where it was that when last recorded."""
+        if self.takeover and recorded_at is not None and wall < recorded_at <= wall + SKEW_MAX:
+            return recorded_at
+        return wall
+
 
 class Leader(NamedTuple):
     """Who leads, as far as is known here."""
 
     epoch: int
     address: str
+
+
+def why_nobody_leads(leader: Leader | None) -> str:
+    """Why nobody can be asked for a change; nothing where somebody can."""
+    if leader is None:
+        return "no control plane leads at the moment"
+    if not leader.address:
+        return (
+            "a control plane leads that has no table [cluster]. End it, and one of those leads "
+            "that have"
+        )
+    return ""
+
+
+def not_leading(leader: Leader | None) -> NotLeading:
+    """What is told whoever asks one that follows."""
+    if leader is None or not leader.address:
+        return NotLeading(why_nobody_leads(leader))
+    return NotLeading(f"the control plane at {leader.address} leads", leader.address)
 
 
 class Lead:
@@ -73,6 +102,8 @@ class Lead:
         self._until = 0.0
         # What another candidate's lease looked like, and since when.
         self._seen: tuple[Standing, float] | None = None
+        # Of the last one that was seen to lead alone.
+        self._alone_epoch = 0
         # Something that was ours may still be: it has to be given back.
         self._to_resign = False
         self._asked_at: float | None = None
@@ -90,6 +121,11 @@ class Lead:
         with self._lock:
             ours = self._reign is not None and self._clock.monotonic() < self._until
             return self._reign if ours else None
+
+    def has(self, epoch: int) -> bool:
+        """Whether the lead is ours, and of this epoch."""
+        reign = self.reign
+        return reign is not None and reign.epoch == epoch
 
     @property
     def leader(self) -> Leader | None:
@@ -150,12 +186,18 @@ class Lead:
     # ---- The thread's side ----
 
     def _live(self) -> None:
+        silent = False
         while not self._stopping.is_set():
             self._asked_at = self._clock.monotonic()
             try:
                 wait_seconds = self._step()
+                if silent:
+                    log.warning("the lease can be asked again")
+                silent = False
             except Unavailable as error:
-                log.warning("the lease: %s", error)
+                if not silent:
+                    log.warning("who leads cannot be told: %s", error)
+                silent = True
                 wait_seconds = self._every_seconds / 2
                 self._nobody_known()
             except Exception:
@@ -182,9 +224,16 @@ class Lead:
         found = self._lease.look()
         if not found.free and not self._is_stuck(found):
             self._tell(None, Leader(found.epoch, found.address))
+            self._say_who_is_alone(found)
             # Whoever sleeps until the very end of it loses no time when it is not renewed.
             return min(self._every_seconds, found.left_seconds + 0.005)
         return self._take(found)
+
+    def _say_who_is_alone(self, found: Standing) -> None:
+        """Once for each: nobody can be asked for anything while that one is there."""
+        if not found.address and self._alone_epoch != found.epoch:
+            self._alone_epoch = found.epoch
+            log.warning("%s", why_nobody_leads(Leader(found.epoch, found.address)))
 
     def _renew(self, reign: Reign) -> float:
         began = self._clock.monotonic()

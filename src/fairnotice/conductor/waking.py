@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 from fairnotice.clock import Clock
 from fairnotice.conductor.orders import RETRY_SECONDS
 from fairnotice.conductor.timers import Timers
+from fairnotice.engine import Timing
 from fairnotice.engine.commands import Tick
 from fairnotice.engine.effects import Subject
 from fairnotice.errors import LeadLost, Unavailable
+from fairnotice.stores.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -89,11 +91,19 @@ class Waking:
             self.sleeper = None
 
 
-async def forget_daily(clock: Clock, forget_some: Callable[[], Awaitable[int]]) -> None:
+def forget_some(store: Store, timing: Timing, now: datetime) -> int:
+    """Delete a piece of what is kept no longer; how many lines."""
+    return store.forget(
+        journal_before=now - timedelta(days=timing.journal_days),
+        history_before=now - timedelta(days=timing.history_days),
+    ) or store.forget_audit(now - timedelta(days=timing.audit_days))
+
+
+async def forget_daily(clock: Clock, forget: Callable[[], Awaitable[int]]) -> None:
     """Once a day, delete what is kept no longer; a piece at a time, between commits."""
     while True:
         try:
-            while await forget_some():
+            while await forget():
                 pass
         except Unavailable as error:
             log.warning("nothing can be forgotten now: %s", error)

@@ -107,7 +107,12 @@ def _tell(audited: Audited, *, refused: bool) -> None:
         audited.method,
         audited.path,
         audited.status,
-        f"{audited.name} ({audited.token})" if audited.token else "nobody known",
+        _who(audited),
         audited.source,
         f"; {audited.left_out} refusals before it were left out" if audited.left_out else "",
     )
+
+
+def _who(audited: Audited) -> str:
+    lapsed = f", {audited.lapsed}" if audited.lapsed else ""
+    return f"{audited.name} ({audited.token}{lapsed})" if audited.token else "nobody known"

@@ -112,8 +112,9 @@ class Gate:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        shown = _shown(scope)
         try:
-            bearer = await self._bearer(scope)
+            bearer = await self._auth.tokens.find(shown)
         except Unavailable as error:
             # Whether it counts, nobody can tell now: "no" might be a lie.
             await problems.said(problems.unavailable(error))(scope, receive, send)
@@ -128,16 +129,9 @@ class Gate:
                 await self._app({**scope, **more}, receive, witness)
         finally:
             # Also what failed on our side, or whom nobody could answer any more: it may be done.
-            self._note(scope, caller, witness)
+            self._note(scope, caller, witness, shown)
 
-    async def _bearer(self, scope: Scope) -> Bearer | None:
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        if len(given) != 1:
-            return None
-        scheme, _, text = given[0].decode("latin-1").partition(" ")
-        return await self._auth.tokens.find(text.strip()) if scheme.lower() == "bearer" else None
-
-    def _note(self, scope: Scope, caller: Caller | None, witness: "_Witness") -> None:
+    def _note(self, scope: Scope, caller: Caller | None, witness: "_Witness", shown: str) -> None:
         if witness.left_to_leader:
             return
         refused = witness.status in (401, 403)
@@ -146,6 +140,9 @@ class Gate:
         routine = token is not None and token.role is TokenRole.ENDPOINT
         if not refused and (scope["method"] in LOOKING or routine or _only_asks(scope)):
             return
+        # A token that was stolen goes on to be tried after it is revoked.
+        lapsed = self._auth.tokens.lapsed(shown) if caller is None else None
+        token = token if lapsed is None else lapsed.token
         audited = Audited(
             at=self._auth.clock.wall(),
             token=None if token is None else token.id,
@@ -155,8 +152,18 @@ class Gate:
             path=_path(scope),
             status=witness.status,
             operations=witness.operations(),
+            lapsed="" if lapsed is None else lapsed.why,
         )
         self._auth.audits.note(audited, refused=refused)
+
+
+def _shown(scope: Scope) -> str:
+    """The token that is shown; nothing where there is none, or more than one."""
+    given = [value for name, value in scope["headers"] if name == b"authorization"]
+    if len(given) != 1:
+        return ""
+    scheme, _, text = given[0].decode("latin-1").partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else ""
 
 
 def _only_asks(scope: Scope) -> bool:

@@ -100,6 +100,9 @@ class Endpoint(Shape):
     # It shows everything up to here; and the announced events that still wait for its word.
     confirmed_revision: int
     unconfirmed: list[str]
-    # Whether it follows the feed of this control plane, and when it last reported to it.
+    # Whether it follows the feed of this control plane, and when this one last had its report:
+    # reports go to the one that leads.
     connected: bool
     heard_at: datetime | None
+    # Whether it follows any; null where it may follow another of several, and that one knows.
+    followed: bool | None

@@ -50,12 +50,14 @@ class Endpoints:
     def shown(self, row: Endpoint) -> shapes.Endpoint:
         """One endpoint."""
         fleet = self._conductor.fleet
+        connected = self.feeds.is_connected(row.node)
         return shapes.Endpoint(
             node=row.node,
             confirmed_revision=row.confirmed_revision,
             unconfirmed=list(fleet.unconfirmed_on_node.get(row.node, ())),
-            connected=self.feeds.is_connected(row.node),
+            connected=connected,
             heard_at=self.heard_at.get(row.node),
+            followed=None if self._conductor.shares and not connected else connected,
         )
 
     def follow(self, node: str, *endings: asyncio.Event) -> AsyncIterator[bytes]:

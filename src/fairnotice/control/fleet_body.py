@@ -17,6 +17,33 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=_NUMBER_MAX)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=_NUMBER_MAX)]
 
 
+# What each key of a table says, whichever table it is in; docs/reference/fleet-file.md has them.
+MEANINGS = {
+    "name": "how it is called: unique among its kind, and given for good",
+    "fault_domain": "what fails together has the same; a rollout touches one at a time",
+    "capacity": "how many VMs it may hold",
+    "resource_group": "whose it is: tokens may be limited to it, and VMs read it",
+    "automatically_approve": "what appears already Started when a user asks for it: `Reboot` "
+    "and `Redeploy` may be named (rule 18)",
+    "priority": "`Spot` may be evicted; of a VM in a scale set, left out: as its set",
+    "terminate_notice_minutes": "so long before they are deleted its instances are told, 5 to 15; "
+    "left out, they are not",
+    "placement_groups": "how many scopes its instances are in",
+    "node": "where it is; left out, it is deallocated",
+    "availability_set": "the set that it is in; of the three at most one",
+    "scale_set": "the same of a scale set",
+    "cloud_service": "the same of a cloud service",
+    "placement_group": "which of its scale set's, from 0",
+    "update_domain": "left out, by its position in the set",
+    "address": "from which it asks, and by which it is known; for short, where there is one",
+    "addresses": "the same where there are several",
+    "network": "how it finds its endpoint: at 169.254.169.254, or by DHCP option 245",
+    "zone": "the availability zone that it reads about itself",
+    "eviction_policy": "what becomes of it when it is evicted",
+    "tags": "what it reads about itself",
+}
+
+
 class NodeBody(Body):
     """A node: `[[node]]`."""
 

@@ -1,11 +1,17 @@
 """Addresses of this machine: which are its own, and who listens there, as far as we may know."""
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
+from fairnotice.errors import CannotListen
+
 _LISTENING = "0A"
+_METADATA = "169.254.169.254"
+_NOT_ALLOWED = "it is not allowed: a port below 1024 needs the capability CAP_NET_BIND_SERVICE"
+_NOT_HERE = "no interface of this machine has this address yet"
 
 
 def is_loopback(host: str) -> bool:
@@ -23,6 +29,29 @@ def is_routable(host: str) -> bool:
     except ValueError:
         return host != "localhost"
     return not (found.is_loopback or found.is_link_local)
+
+
+def cannot_listen(what: str, where: tuple[str, int], error: OSError) -> CannotListen:
+    """Why an address cannot be listened on, for whoever may mend it."""
+    host, port = where
+    shown = f"[{host}]" if ":" in host else host
+    taken = error.errno == errno.EADDRINUSE
+    return CannotListen(
+        f"{shown}:{port} cannot be listened on: {_why(host, port, error)}.",
+        what,
+        taken=taken,
+        lasts=error.errno == errno.EACCES,
+    )
+
+
+def _why(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EACCES:
+        return _NOT_ALLOWED
+    if error.errno == errno.EADDRNOTAVAIL:
+        more = f" (ip address add {host}/32 dev lo)" if host == _METADATA else ""
+        return f"{_NOT_HERE}{more}"
+    holder = listener_at(port) if error.errno == errno.EADDRINUSE else None
+    return f"it is taken by {holder}" if holder else str(error.strerror)
 
 
 def listener_at(port: int, proc: Path = Path("/proc")) -> str | None:

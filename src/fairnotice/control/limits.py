@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
+from fairnotice.control.misfits import nearest
+from fairnotice.control.service import named
 from fairnotice.engine import Fleet
 from fairnotice.model import Requester, ScaleSet, Scope
 from fairnotice.words import ScopeKind
@@ -108,6 +110,30 @@ class Limits(NamedTuple):
         row = fleet.operations.get(operation)
         request = None if row is None else fleet.requests.get(row.request)
         return request is not None and request.requester == self.by
+
+
+def must_be_there(
+    fleet: Fleet, scopes: Iterable[str], resource_groups: Iterable[str], node: str | None
+) -> list[str]:
+    """Whether a new token would be good for something: UnknownName where a name is nobody's.
+
+    A resource group is there by its VMs alone, so one that has none is only said.
+    """
+    for scope in scopes:
+        named("scope", fleet.scopes, scope)
+    if node is not None:
+        named("node", fleet.nodes, node)
+    wanted = list(resource_groups)
+    if not wanted:
+        return []
+    there = dict.fromkeys(vm.resource_group for vm in fleet.vms.values())
+    return [_without_vms(group, there) for group in wanted if group not in there]
+
+
+def _without_vms(group: str, there: Iterable[str]) -> str:
+    alike = nearest(there, group)
+    meant = f" Did you mean {' or '.join(alike)}?" if alike else ""
+    return f"No VM is in the resource group {group}, so nothing is to be seen there.{meant}"
 
 
 def _spelled(rows: Mapping[str, object], name: str) -> str | None:

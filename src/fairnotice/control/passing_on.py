@@ -1,12 +1,13 @@
 """Of several control planes, one that follows passes on to the leader whatever changes something.
 
 What is asked is passed on as it is, and so is what is answered. Reads and the feed are answered
-here, from what was committed; so whoever has changed something through this control plane is
-answered when it is to be seen here.
+here, from what was committed, but for what only the leader knows; so whoever has changed something
+through this control plane is answered when it is to be seen here.
 """
 
 import asyncio
 import logging
+import re
 import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.conductor.feed import Feed
-from fairnotice.conductor.leading import Leader
+from fairnotice.conductor.leading import Leader, why_nobody_leads
 from fairnotice.control.auth import LEFT_TO_LEADER, PASSED_ON
 from fairnotice.control.peers import Peer, PeerAnswer
 from fairnotice.control.problems import problem, said
@@ -32,6 +33,9 @@ READS = frozenset({"GET", "HEAD", "OPTIONS"})
 # As large as the largest fleet that is taken.
 BODY_BYTES_MAX = 64 * 1024 * 1024
 BAD_REQUEST = 400
+UNAVAILABLE = 503
+# How the endpoints of nodes are: each reports to the leader, whichever it follows.
+LEADERS = re.compile("/v1/endpoints(/[^/]+)?")
 # Whoever asked has waited this long: the leader may be in the middle of a commit.
 ANSWER_SECONDS_MAX = 15.0
 # So often it is looked whether somebody else leads before that.
@@ -73,12 +77,26 @@ class PassingOn:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application in front of another."""
         if scope["type"] != "http" or scope["method"] in READS:
-            await self._app(scope, receive, send)
+            answer = None if not self._is_leaders(scope) else await self._told(scope, receive)
+            await (answer or self._app)(scope, receive, send)
         elif self._conductor.leading:
             await self._app(scope, receive, self._with_revision(send))
         else:
             answer = await self._passed_on(Request(scope, receive))
             await answer(scope, receive, send)
+
+    def _is_leaders(self, scope: Scope) -> bool:
+        """Whether only the leader knows it: who reports to whom is in no journal."""
+        asks = scope["type"] == "http" and scope["method"] == "GET"
+        return bool(asks and LEADERS.fullmatch(scope["path"]) and not self._conductor.leading)
+
+    async def _told(self, scope: Scope, receive: Receive) -> Response | None:
+        """What the leader tells; None where it does not, and less is known here."""
+        request = Request(scope, receive)
+        if PASSED_ON in request.headers or why_nobody_leads(self._conductor.leader):
+            return None
+        answer = await self._passed_on(request)
+        return None if answer.status_code == UNAVAILABLE else answer
 
     async def close(self) -> None:
         """Hang up."""
@@ -100,7 +118,9 @@ class PassingOn:
             return _cannot("it was passed on to one that does not lead. Nothing was done")
         if leader is None or leader.address == self._ours:
             # Or we are about to: what others have recorded last is being read.
-            return _cannot("no control plane leads at the moment. Nothing was done")
+            return _cannot(f"{why_nobody_leads(None)}. Nothing was done")
+        if not leader.address:
+            return _cannot(f"{why_nobody_leads(leader)}. Nothing was done")
         try:
             body = await _whole_body(request)
             if body is None:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from fairnotice.control.misfits import Misfit, misfit
 from fairnotice.control.shapes import Problem
 from fairnotice.engine import Code, Refusal
-from fairnotice.errors import Unavailable, UnknownName, UsageError
+from fairnotice.errors import LeadLost, Unavailable, UnknownName, UsageError
 
 CONTENT_TYPE = "application/problem+json"
 # What every problem is called: docs/reference/api.md lists them.
@@ -95,7 +95,10 @@ def of_error(error: Exception, shape: type | None = None) -> Problem | None:
 
 def unavailable(error: Unavailable) -> Problem:
     """It cannot be done now."""
-    return problem("unavailable", 503, f"It cannot be done now: {error}. Try again later.")
+    why = str(error).rstrip(".")
+    # Whoever has lost the lead for good cannot do it later either.
+    remedy = "Ask the one that leads" if isinstance(error, LeadLost) else "Try again later"
+    return problem("unavailable", 503, f"It cannot be done now: {why}. {remedy}.")
 
 
 def of_misfit(found: Misfit) -> Problem:

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import msgspec
 
 from fairnotice.control import tokens
+from fairnotice.control.limits import must_be_there
 from fairnotice.control.misfits import nearest
 from fairnotice.control.route import Call, Memory, Paging, Route, page_of, part
-from fairnotice.control.service import named
 from fairnotice.control.shapes import Body, Nothing, Shape
 from fairnotice.errors import UnknownName
 from fairnotice.stores import access
@@ -49,6 +49,7 @@ class TokenCreated(Shape):
 
     token: Token
     secret: str
+    warnings: list[str]
 
 
 class Audited(Shape):
@@ -64,6 +65,7 @@ class Audited(Shape):
     status: int
     operations: tuple[str, ...]
     left_out: int
+    lapsed: str
 
 
 class AuditPaging(Body):
@@ -91,10 +93,7 @@ async def _create(call: Call) -> TokenCreated:
     body: CreateToken = call.body
     fleet = call.service.fleet
     # A token for what is not there would be good for nothing, and nobody would see why.
-    for scope in body.scopes:
-        named("scope", fleet.scopes, scope)
-    if body.node is not None:
-        named("node", fleet.nodes, body.node)
+    warnings = must_be_there(fleet, body.scopes, body.resource_groups, body.node)
     wanted = tokens.Wanted(
         body.name,
         body.role,
@@ -104,7 +103,7 @@ async def _create(call: Call) -> TokenCreated:
         body.expires_days,
     )
     made = await call.service.auth.tokens.add(wanted, call.who.requester.name)
-    return TokenCreated(_shown(made.token), made.text)
+    return TokenCreated(_shown(made.token), made.text, warnings)
 
 
 async def _revoke(call: Call) -> Token:

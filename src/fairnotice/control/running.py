@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
@@ -15,13 +14,14 @@ from starlette.types import ASGIApp
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
+from fairnotice.conductor.leading import why_nobody_leads
 from fairnotice.control.admission import Auth
 from fairnotice.control.api import application
 from fairnotice.control.auth import Gate
 from fairnotice.control.certificates import Certificates
 from fairnotice.control.guard import LOCAL_NAMES, Guard
 from fairnotice.control.headers import Headers
-from fairnotice.control.holders import is_loopback, listener_at
+from fairnotice.control.holders import cannot_listen, is_loopback
 from fairnotice.control.metrics import CONTENT_TYPE, Tally, exposition
 from fairnotice.control.passing_on import Cluster, PassingOn
 from fairnotice.control.service import Service
@@ -34,6 +34,7 @@ from fairnotice.metadata.identity import Door
 from fairnotice.metadata.rate import DEFAULT, Rate
 from fairnotice.metadata.server import Server
 from fairnotice.metadata.worker import Worker
+from fairnotice.stores.lease import Lease
 from fairnotice.stores.store import Store
 
 LOOPBACK = "127.0.0.1"
@@ -79,6 +80,8 @@ class Plan(NamedTuple):
     fronts: Callable[["Running"], list[Address]] = lambda _: []
     # Where it is one of several control planes.
     cluster: Cluster | None = None
+    # Where it leads alone a store that others may share.
+    lease: Lease | None = None
     entrance: "Entrance | None" = None
 
 
@@ -132,15 +135,19 @@ class Running:
     def health(self) -> Health:
         """Whether commands are taken."""
         conductor = self.conductor
-        trouble = conductor.trouble
+        trouble, leader = conductor.trouble, conductor.leader
+        why = "" if trouble is None else str(trouble)
+        if not why and conductor.shares:
+            # Whoever asks for a change here could not be served.
+            why = why_nobody_leads(leader)
         return Health(
-            ready=trouble is None,
-            why="" if trouble is None else str(trouble),
+            ready=not why,
+            why=why,
             metadata="" if self.worker is None else str(self.metadata),
             store=self.store,
             revision=conductor.feed.revision,
             leading=conductor.leading,
-            leader=leader.address if (leader := conductor.leader) else "",
+            leader=leader.address if leader else "",
             epoch=leader.epoch if leader else conductor.epoch,
             lag_seconds=round(conductor.lag_seconds, 3),
         )
@@ -158,7 +165,7 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
         # Taken before anything is begun: a port that is taken is said at once.
         control = stack.enter_context(contextlib.closing(listening(plan.control, "control")))
         if plan.cluster is None:
-            await conductor.start()
+            await conductor.start(lease=plan.lease)
         else:
             await conductor.join(plan.cluster.lease)
         run = _made(plan, conductor, serving)
@@ -200,7 +207,7 @@ async def _answering(plan: Plan, place: Place, run: Running) -> AsyncIterator[Pl
         door = Door(prefix_allowed=plan.prefix_allowed)
         listener = server.listen(place.host, place.port, door)
     except OSError as error:
-        raise _taken(place, "metadata", error) from error
+        raise cannot_listen("metadata", place, error) from error
     try:
         async with beside(run.serving.reporting()):
             yield place._replace(port=listener.port)
@@ -214,7 +221,7 @@ async def _answering(plan: Plan, place: Place, run: Running) -> AsyncIterator[Pl
 
 
 def listening(place: Place, what: str) -> socket.socket:
-    """A socket bound there; UsageError that says by what it is taken."""
+    """A socket bound there; CannotListen that says by what it is taken."""
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     # The protocol is named, or asyncio does not switch off Nagle's algorithm on its connections,
     # and whoever keeps one waits 40 ms for each answer after the first.
@@ -227,7 +234,7 @@ def listening(place: Place, what: str) -> socket.socket:
         sock.listen(1024)
     except OSError as error:
         sock.close()
-        raise _taken(place, what, error) from error
+        raise cannot_listen(what, place, error) from error
     return sock
 
 
@@ -239,16 +246,6 @@ def _must_not_be_exposed(plan: Plan, entrance: Entrance) -> None:
             f"{plan.control} can be reached from outside, and nobody is asked who he is there. "
             "Choose an address of this machine's own: --control 127.0.0.1:PORT."
         )
-
-
-def _taken(place: Place, what: str, error: OSError) -> UsageError:
-    holder = listener_at(place.port) if error.errno == errno.EADDRINUSE else None
-    by = f"it is taken by {holder}" if holder else error.strerror
-    beside = f" {BESIDE}" if error.errno == errno.EADDRINUSE else ""
-    return UsageError(
-        f"{place} cannot be listened on: {by}. "
-        f"Choose another with --{what} {place.host}:PORT.{beside}"
-    )
 
 
 @contextlib.asynccontextmanager
@@ -287,7 +284,21 @@ async def control_plane(
     if run.cluster is not None:
         # Behind the entrance: whoever may not ask here is not passed on either.
         app = passing_on = PassingOn(app, run.conductor, run.cluster)
-    server = uvicorn.Server(_served(Headers(_entered(run, app, sock, entrance)), entrance))
+    try:
+        async with answering(_entered(run, app, sock, entrance), sock, entrance):
+            try:
+                yield
+            finally:
+                run.ending.set()
+    finally:
+        if passing_on is not None:
+            await passing_on.close()
+
+
+@contextlib.asynccontextmanager
+async def answering(app: ASGIApp, sock: socket.socket, entrance: Entrance) -> AsyncIterator[None]:
+    """An HTTP server for this application; its end answers what is under way."""
+    server = uvicorn.Server(_served(Headers(app), entrance))
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup(sockets=[sock])
@@ -295,12 +306,9 @@ async def control_plane(
     try:
         yield
     finally:
-        run.ending.set()
         server.should_exit = True
         await loop
         await server.shutdown(sockets=[sock])
-        if passing_on is not None:
-            await passing_on.close()
 
 
 def _entered(run: Running, app: ASGIApp, sock: socket.socket, entrance: Entrance) -> ASGIApp:

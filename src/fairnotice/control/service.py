@@ -6,6 +6,7 @@ now raises errors.Unavailable.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
 from itertools import dropwhile, islice
 from typing import NamedTuple, TypedDict, TypeVar
 from uuid import uuid4
@@ -17,12 +18,13 @@ from fairnotice.control.endpoints import Endpoints
 from fairnotice.control.misfits import nearest
 from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
+from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.tables import known_key
 from fairnotice.errors import Unavailable, UnknownName
 from fairnotice.metadata.faults import Fault, Faults
 from fairnotice.model import Event, Requester, Window
 from fairnotice.wire.document import render
-from fairnotice.words import EventStatus, OperationKind
+from fairnotice.words import EventStatus, ImpactKind, OperationKind
 
 Row = TypeVar("Row")
 # Which rows of a table are shown to who asks, by name.
@@ -165,14 +167,14 @@ class Service:
     ) -> Iterable[shapes.Event]:
         """Every event that is announced, under way, or over for less than a day."""
         rows = beyond(self.fleet.events, after, only)
-        return (views.event(row) for row in rows if status in (None, row.status))
+        return (views.event(self.fleet, row) for row in rows if status in (None, row.status))
 
     async def event(self, name: str) -> shapes.Event:
         """One event, for as long as history is kept."""
         row = self.fleet.events.get(name.upper())
         if row is None:
             return (await self.history(name)).event
-        return views.event(row)
+        return views.event(self.fleet, row)
 
     def operations(self, after: str = "", only: Only = everything) -> Iterable[shapes.Operation]:
         """Every operation that is pending, under way, or over for less than a day."""
@@ -208,7 +210,8 @@ class Service:
         row = self.fleet.events.get(event.upper()) or stories.last_known(event.upper(), lines)
         if row is None:
             row = self._event(event)
-        return shapes.History(event=views.event(row), steps=stories.steps(row, lines))
+        steps = stories.steps(row, lines, self.conductor.now().wall)
+        return shapes.History(event=views.event(self.fleet, row), steps=steps)
 
     # ---- VMs and scale sets ----
 
@@ -300,6 +303,8 @@ class Service:
             dry_run=body.dry_run,
         )
         decision = await self._decided(command)
+        if isinstance(decision, Decision):
+            decision = self._warned(decision, {KINDS[command.kind].impact})
         if isinstance(decision, Decision) and isinstance(decision.answer, Forecast):
             return views.forecast(decision)
         return self._shown(decision)
@@ -405,7 +410,19 @@ class Service:
         return {"id": self._new_id(), "by": who.requester, "idempotency_key": who.key}
 
     async def _tell(self, command: Command) -> Result:
-        return self._shown(await self._decided(command))
+        decision = await self._decided(command)
+        if isinstance(decision, Decision):
+            decision = self._warned(decision, views.impacts_planned(self.fleet, decision))
+        return self._shown(decision)
+
+    def _warned(self, decision: Decision, kinds: set[ImpactKind]) -> Decision:
+        """With a word on what nobody can do: it is announced to VMs, and fails."""
+        driver = self.conductor.driver
+        cannot = sorted(kinds - driver.kinds)
+        if not cannot:
+            return decision
+        sentence = f"The driver ({driver.name}) cannot {' or '.join(cannot)}: this will fail."
+        return replace(decision, warnings=(*decision.warnings, sentence))
 
     async def _decided(self, command: Command) -> Decision | Refusal:
         return await self.conductor.submit(command)

@@ -167,6 +167,8 @@ class Event(Shape):
     reason: str
     # Nodes whose endpoint has not said that it shows the event: unapproved, it waits for them.
     unconfirmed: list[str]
+    # The VMs to which it could not be done, as far as is still known.
+    failed: list[str]
 
 
 class Impact(Shape):
@@ -200,6 +202,8 @@ class Operation(Shape):
     impacts: list[Impact]
     rollout: str | None
     reason: str
+    # Nodes whose endpoint has to confirm one of its events before it starts.
+    unconfirmed: list[str]
 
 
 class RolloutNode(Shape):

@@ -1,22 +1,21 @@
 """The story of an event, told from the journal (rule 26)."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from fairnotice.control import shapes
 from fairnotice.engine import changes
+from fairnotice.engine.approval import held_by
 from fairnotice.engine.changes import Change
 from fairnotice.model import Event, Impact, Seen
 from fairnotice.stores.store import Line
 
 
-def steps(event: Event, lines: Iterable[Line]) -> list[shapes.Step]:
-    """What happened to this event and to its VMs, oldest first."""
-    return [
-        shapes.Step(at=at, what=type(line.change).__name__, text=text, revision=line.revision)
-        # By when it was, not by when it was recorded: what was seen is recorded in batches.
-        for line, at, text in sorted(_told(event, lines), key=lambda told: told[1])
-    ]
+def steps(event: Event, lines: Iterable[Line], now: datetime) -> list[shapes.Step]:
+    """What happened to this event and to its VMs until now, oldest first."""
+    # By when it was, not by when it was recorded: what was seen is recorded in batches.
+    return sorted(_told(event, list(lines), now), key=lambda step: step.at)
 
 
 def last_known(event: str, lines: Iterable[Line]) -> Event | None:
@@ -26,20 +25,47 @@ def last_known(event: str, lines: Iterable[Line]) -> Event | None:
     return found[-1] if found else None
 
 
-def _told(event: Event, lines: Iterable[Line]) -> Iterator[tuple[Line, Any, str]]:
+def _told(event: Event, lines: Sequence[Line], now: datetime) -> Iterator[shapes.Step]:
     seen: set[Seen] = set()
+    yield from _held([line for line in lines if _is_of(event, line)], now)
     for line in lines:
         change = line.change
         if not _belongs(event, change):
             continue
         if isinstance(change, changes.EventSeen):
             for first in sorted(set(change.row.seen) - seen, key=lambda one: one.at):
-                yield line, first.at, f"first seen by {first.vm}"
+                yield _step(line, first.at, f"first seen by {first.vm}")
             seen |= set(change.row.seen)
         else:
             tell = _SENTENCES.get(type(change))
-            if tell is not None:
-                yield line, change.at, tell(change.row)
+            if tell is not None and (text := tell(change.row)):
+                yield _step(line, change.at, text)
+
+
+def _step(line: Line, at: datetime, text: str, what: str = "") -> shapes.Step:
+    what = what or type(line.change).__name__
+    return shapes.Step(at=at, what=what, text=text, revision=line.revision)
+
+
+def _held(lines: Sequence[Line], now: datetime) -> Iterator[shapes.Step]:
+    """From when on it did not start because an endpoint had not confirmed it.
+
+    No line says so: nothing changes at that instant, and that is what there is to tell.
+    """
+    held_from: datetime | None = None
+    untils = [*(line.change.at for line in lines[1:]), now]
+    for line, until in zip(lines, untils, strict=False):
+        row = line.change.row
+        nodes = held_by(row) if row.scheduled else ()
+        if nodes and row.not_before < until and row.not_before != held_from:
+            held_from = row.not_before
+            text = f"held: not confirmed by {', '.join(nodes)}"
+            yield _step(line, held_from, text, "EventHeld")
+
+
+def _is_of(event: Event, line: Line) -> bool:
+    row = line.change.row
+    return isinstance(row, Event) and row.id == event.id
 
 
 def _belongs(event: Event, change: Change[Any]) -> bool:
@@ -82,6 +108,8 @@ _SENTENCES: dict[type[Change[Any]], Callable[[Any], str]] = {
     changes.EventPostponed: lambda row: (
         f"postponed: not before {row.not_before:%Y-%m-%d %H:%M:%S} UTC"
     ),
+    # Confirmations are many, and nobody asks for those that come in time.
+    changes.EventConfirmed: lambda row: f"released by {row.released_by}" if row.released_by else "",
     changes.EventResourcesChanged: lambda row: f"now names {', '.join(row.resources) or 'nobody'}",
     changes.EventStarted: _started,
     changes.EventSettling: lambda _: "all impact is over; settling",

@@ -94,8 +94,13 @@ def _must_mean_something(wanted: Wanted) -> None:
     if wanted.name.lower() in RESERVED_NAMES:
         raise UsageError(f"{wanted.name} is who asks without a token. Choose another name.")
     limited = bool(wanted.scopes or wanted.resource_groups)
-    if (wanted.node is not None) != (wanted.role is TokenRole.ENDPOINT):
-        raise UsageError("A token of role endpoint is good for one node, and no other has any.")
+    if wanted.node is None and wanted.role is TokenRole.ENDPOINT:
+        raise UsageError("A token of role endpoint is good for one node: say which (--node NAME).")
+    if wanted.node is not None and wanted.role is not TokenRole.ENDPOINT:
+        raise UsageError(
+            f"Only a token of role endpoint has a node, and this one is of role {wanted.role}: "
+            "leave out the node (--node), or make it --role endpoint."
+        )
     if limited and wanted.role in (TokenRole.ADMIN, TokenRole.ENDPOINT):
         raise UsageError(
             f"A token of role {wanted.role} cannot be limited to scopes or resource groups: "
@@ -122,6 +127,14 @@ class Bearer:
     def __init__(self, token: Token) -> None:
         self.token = token
         self.ended = asyncio.Event()
+
+
+class Lapsed(NamedTuple):
+    """A token that counted once, shown with its right secret."""
+
+    token: Token
+    # `revoked` or `expired`.
+    why: str
 
 
 class Tokens:
@@ -186,13 +199,24 @@ class Tokens:
         id_ = form[1]
         if id_ not in self._known:
             await self._look_soon()
+        token = self._right(id_, text)
+        if token is None or not self._counts(id_):
+            return None
+        return self._bearers.setdefault(id_, Bearer(token))
+
+    def _right(self, id_: str, text: str) -> Token | None:
         token = self._known.get(id_)
         # Compared also where there is none, and whole: how long it takes tells nothing.
         kept = "" if token is None else token.secret_hash
-        right = hmac.compare_digest(hash_of(text), kept)
-        if token is None or not right or not self._counts(id_):
+        return token if hmac.compare_digest(hash_of(text), kept) else None
+
+    def lapsed(self, text: str) -> Lapsed | None:
+        """Whose token this was, where it counts no longer: for the audit, and nobody's answer."""
+        form = _FORM.fullmatch(text)
+        token = None if form is None else self._right(form[1], text)
+        if token is None or self._counts(token.id):
             return None
-        return self._bearers.setdefault(id_, Bearer(token))
+        return Lapsed(token, "expired" if token.revoked_at is None else "revoked")
 
     async def _look_soon(self) -> None:
         """Look once for all who wait, and not too soon after the last time."""

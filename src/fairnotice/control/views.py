@@ -8,8 +8,10 @@ from fairnotice.control import shapes
 from fairnotice.engine import Fleet
 from fairnotice.engine.answers import Accepted, Decision, Forecast
 from fairnotice.engine.approval import held_by
+from fairnotice.engine.changes import OperationPlanned
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import impact_key
+from fairnotice.engine.impacts import impact_kind
 from fairnotice.engine.notice import least_notice_seconds
 from fairnotice.engine.rollout import look_at_node
 from fairnotice.metadata.faults import MEANINGS, FaultKind, On
@@ -26,7 +28,14 @@ from fairnotice.model import (
     Vm,
 )
 from fairnotice.wire.instance import computer_name
-from fairnotice.words import EventType, RolloutNodeStatus, RolloutStatus, ScopeKind
+from fairnotice.words import (
+    EventType,
+    ImpactKind,
+    ImpactStatus,
+    RolloutNodeStatus,
+    RolloutStatus,
+    ScopeKind,
+)
 
 # Of a rollout, so many nodes are told why they wait; the others wait for those.
 WAITING_TOLD_MAX = 1_000
@@ -110,7 +119,7 @@ def scale_set(fleet: Fleet, row: ScaleSet) -> shapes.ScaleSet:
     )
 
 
-def event(row: Event) -> shapes.Event:
+def event(fleet: Fleet, row: Event) -> shapes.Event:
     """An event, in whatever state."""
     approvals = [] if row.approval is None else [shapes.Approval(**row.approval._asdict())]
     seen_by = {seen.vm for seen in row.seen}
@@ -140,7 +149,13 @@ def event(row: Event) -> shapes.Event:
         never_seen=[name for name in row.resources if name not in seen_by],
         reason=row.reason,
         unconfirmed=list(held_by(row)) if row.scheduled else [],
+        failed=[name for name in row.resources if _has_failed(fleet, row.operation, name)],
     )
+
+
+def _has_failed(fleet: Fleet, operation: str, vm: str) -> bool:
+    impact = fleet.impacts.get(impact_key(operation, vm))
+    return impact is not None and impact.status in (ImpactStatus.FAILED, ImpactStatus.TIMED_OUT)
 
 
 def operation(fleet: Fleet, row: Operation) -> shapes.Operation:
@@ -162,7 +177,14 @@ def operation(fleet: Fleet, row: Operation) -> shapes.Operation:
         impacts=[_impact(fleet.impacts[key]) for key in keys if key in fleet.impacts],
         rollout=row.rollout,
         reason=row.reason,
+        unconfirmed=_unconfirmed(fleet, row),
     )
+
+
+def _unconfirmed(fleet: Fleet, row: Operation) -> list[str]:
+    events = (fleet.events.get(name) for name in row.events)
+    scheduled = (one for one in events if one is not None and one.scheduled)
+    return list(dict.fromkeys(node for one in scheduled for node in held_by(one)))
 
 
 def _requested_by(fleet: Fleet, row: Operation) -> str:
@@ -250,10 +272,21 @@ def accepted(fleet: Fleet, decision: Decision) -> shapes.Accepted:
     return shapes.Accepted(
         id=answer.request,
         operations=list(answer.operations),
-        events=[event(fleet.events[name]) for name in answer.events if name in fleet.events],
+        events=[event(fleet, fleet.events[name]) for name in answer.events if name in fleet.events],
         left=list(answer.left),
         warnings=list(decision.warnings),
     )
+
+
+def impacts_planned(fleet: Fleet, decision: Decision) -> set[ImpactKind]:
+    """What is going to be done to VMs by the operations that this decision plans."""
+    return {
+        impact_kind(change.row, vm)
+        for change in decision.changes
+        if isinstance(change, OperationPlanned)
+        for name in change.row.vms
+        if (vm := fleet.vms.get(name)) is not None
+    }
 
 
 def forecast(decision: Decision) -> shapes.Forecast:

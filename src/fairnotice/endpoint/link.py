@@ -176,10 +176,12 @@ class Link:
                 self.tell(told)
                 if not self.connected:
                     self.cut_off_since = None
+                    # Later it is the end of a trouble, and as loud as its beginning was.
+                    level = logging.WARNING if self.connections_count else logging.INFO
                     self.connections_count += 1
                     # Another control plane may not have the word that this one's feed asks for.
                     self.confirmed = 0
-                    log.warning("following %s", self._passing.first.url)
+                    log.log(level, "following %s", self._passing.first.url)
                     first_told()
 
     # ---- Reporting ----

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fairnotice.clock import Clock
+from fairnotice.control.holders import cannot_listen
 from fairnotice.endpoint.config import Config
 from fairnotice.endpoint.steering import bound, listening
 from fairnotice.errors import UsageError
@@ -49,7 +50,7 @@ def _lock(held: int, directory: Path) -> None:
 
 
 async def sockets_at(config: Config, clock: Clock) -> list[socket.socket]:
-    """A listening socket for each worker; UsageError where somebody listens there already."""
+    """A listening socket for each worker; CannotListen where somebody listens there already."""
     tries = int(TAKEN_SECONDS_MAX / AGAIN_SECONDS)
     while True:
         try:
@@ -59,7 +60,5 @@ async def sockets_at(config: Config, clock: Clock) -> list[socket.socket]:
         except OSError as error:
             tries -= 1
             if error.errno != errno.EADDRINUSE or not tries:
-                where = "{}:{}".format(*config.metadata)
-                why = f"{where} cannot be listened on: {error.strerror}."
-                raise UsageError(why) from error
+                raise cannot_listen("metadata", config.metadata, error) from error
         await clock.sleep(AGAIN_SECONDS)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 
 from fairnotice.agent.answering import Answer, Listener
 from fairnotice.clock import Clock
+from fairnotice.control.holders import cannot_listen
 from fairnotice.endpoint import metrics
 from fairnotice.endpoint.config import Config
 from fairnotice.endpoint.front import Front
@@ -205,8 +206,7 @@ def _measured(config: Config, run: Running) -> Iterator[None]:
     try:
         listener = Listener(config.metrics, answer)
     except OSError as error:
-        where = "{}:{}".format(*config.metrics)
-        raise UsageError(f"{where} cannot be listened on: {error.strerror}.") from error
+        raise cannot_listen("metrics", config.metrics, error) from error
     run.metrics_port = listener.port
     try:
         yield

@@ -180,7 +180,7 @@ def release(draft: Draft, command: Release) -> Accepted:
     if not event.scheduled:
         _refuse_late(event, "released")
     if event.unconfirmed:
-        _confirmed(draft, event._replace(released=True), ())
+        _confirmed(draft, event._replace(released=True, released_by=command.by.name), ())
     return Accepted(operations=(event.operation,), events=(event.id,))
 
 

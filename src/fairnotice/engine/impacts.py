@@ -31,7 +31,7 @@ NO_PLACE = "no node may take it"
 def begin(draft: Draft, operation: Operation, name: str) -> None:
     """Write the intent down, and ask the driver to carry it out once that is durable."""
     vm = draft.vms[name]
-    kind = _impact_kind(operation, vm)
+    kind = impact_kind(operation, vm)
     impact = Impact(
         key=impact_key(operation.id, name),
         operation=operation.id,
@@ -59,7 +59,8 @@ def begin(draft: Draft, operation: Operation, name: str) -> None:
     draft.wake(impact.limit_at, Matter.IMPACT, impact.key)
 
 
-def _impact_kind(operation: Operation, vm: Vm) -> ImpactKind:
+def impact_kind(operation: Operation, vm: Vm) -> ImpactKind:
+    """What an operation does to this VM; of an eviction, what the VM's policy says."""
     kind = KINDS[operation.kind].impact
     if operation.kind is OperationKind.EVICTION:
         kept = vm.eviction_policy is EvictionPolicy.DEALLOCATE

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fairnotice.control import problems
 from fairnotice.control.admission import Auth
 from fairnotice.control.auth import LOOKING
+from fairnotice.control.tokens import Bearer, Lapsed
 from fairnotice.errors import Unavailable
 from fairnotice.portal.drawing import draw
 from fairnotice.portal.front import CSRF, PAGE_HEADERS, asset
@@ -116,26 +117,27 @@ class SignIn:
         except Unavailable:
             why = "Whether this token counts, nobody can tell now. Try again in a moment."
             return _asking(onward, why, 503)
-        name = "" if bearer is None else bearer.token.name
-        self._note(request, name, None if bearer is None else bearer.token.id)
+        self._note(request, bearer, self._auth.tokens.lapsed(token))
         if bearer is None:
             return _asking(onward, NOT_COUNTING, 401)
         answer = RedirectResponse(onward, 303)
         _set(answer, request, token, LASTS_SECONDS)
         return answer
 
-    def _note(self, request: Request, name: str, token: str | None) -> None:
+    def _note(self, request: Request, bearer: Bearer | None, lapsed: Lapsed | None) -> None:
         """Who signs in is written down, and who tries to."""
+        known = bearer or lapsed
         audited = Audited(
             at=self._auth.clock.wall(),
-            token=token,
-            name=name,
+            token=None if known is None else known.token.id,
+            name="" if known is None else known.token.name,
             source=request.client.host if request.client else "",
             method=request.method,
             path=SIGN_IN,
-            status=401 if token is None else 303,
+            status=401 if bearer is None else 303,
+            lapsed="" if lapsed is None else lapsed.why,
         )
-        self._auth.audits.note(audited, refused=token is None)
+        self._auth.audits.note(audited, refused=bearer is None)
 
 
 async def _sign_out(request: Request) -> Response:

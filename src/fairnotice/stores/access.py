@@ -54,6 +54,8 @@ class Audited(msgspec.Struct, frozen=True, kw_only=True):
     operations: tuple[str, ...] = ()
     # Refusals just before this one that were too many to be written down.
     left_out: int = 0
+    # Why the token did not count, `revoked` or `expired`, although it was the right one.
+    lapsed: str = ""
 
 
 class AuditLine(NamedTuple):

@@ -146,7 +146,7 @@ class Backup:
             raise self._damaged("it ends before its end") from error
 
     def _damaged(self, why: str) -> UsageError:
-        return UsageError(f"{self._name} is cut off or damaged: {why}. Take another backup.")
+        return UsageError(f"{self._name} is cut off or damaged: {why}. Use an earlier one.")
 
     def rows(self) -> Iterator[AnyRow]:
         """Every row; at the end an error, unless everything that was written has been read."""

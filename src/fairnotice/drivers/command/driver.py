@@ -30,6 +30,8 @@ from fairnotice.words import Outcome
 _WRAPPER = Path(__file__).with_name("run.sh")
 _SHELL = "/bin/sh"
 _TOOLS = ("flock", "timeout", "sync")
+# What the service was told and its commands are not: a secret, and where systemd listens to it.
+_OURS = ("FAIRNOTICE_TOKEN", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 _DAY_SECONDS = 86_400.0
 # To timeout(1), 0 would mean that there is none.
 _LIMIT_SECONDS_MIN = 0.1
@@ -170,7 +172,7 @@ class CommandDriver:
         return Report(Outcome.UNKNOWN, "it was not begun in this life of the control plane")
 
     async def _ask(self, name: str, command: CommandLine, epoch: int, key: str = "") -> str:
-        environment = {**os.environ, "FAIRNOTICE_KEY": key, "FAIRNOTICE_EPOCH": str(epoch)}
+        environment = {**_inherited(), "FAIRNOTICE_KEY": key, "FAIRNOTICE_EPOCH": str(epoch)}
         return await ask(name, command, environment, self._settings.question_limit_seconds)
 
     async def _check_epoch(self, epoch: int) -> None:
@@ -193,9 +195,14 @@ def _make_directory(settings: CommandSettings) -> Path:
     return directory
 
 
+def _inherited() -> dict[str, str]:
+    """The environment of the service, without what is no command's business."""
+    return {name: text for name, text in os.environ.items() if name not in _OURS}
+
+
 def _environment(order: Order, epoch: int) -> Mapping[str, str]:
     return {
-        **os.environ,
+        **_inherited(),
         "FAIRNOTICE_KEY": order.key,
         "FAIRNOTICE_VM": order.vm,
         "FAIRNOTICE_KIND": order.kind.value,

@@ -1,27 +1,8 @@
 """What an operator configures: which command line does what.
 
-A command line is a list of words, run as it is, without a shell. It finds in its environment:
-
-    FAIRNOTICE_KEY               what makes the impact happen once: operation/VM
-    FAIRNOTICE_VM                the VM
-    FAIRNOTICE_KIND              freeze, reboot, redeploy, migrate, delete, stop, start, deallocate
-    FAIRNOTICE_NODE              the node it is on; empty if none
-    FAIRNOTICE_TARGET            the node it goes to; empty if none
-    FAIRNOTICE_EVENT             the EventId that announced it; empty if none did
-    FAIRNOTICE_DURATION_SECONDS  how long a pause was announced to take; -1 if nobody knows
-    FAIRNOTICE_EPOCH             the number of the control plane's leadership
-
-An impact's command ends with 0 when it is done; every other code means that it failed. What it
-prints ends in the history, the last `output_bytes_max` bytes of it. One that keeps epochs itself
-may end with 76: this epoch is older than one it has seen, and it has done nothing.
-
-The `outcome` command is asked what became of a FAIRNOTICE_KEY (with FAIRNOTICE_EPOCH). It ends
-with 0 and prints one of `done`, `failed`, `not begun`, `under way`, `unknown` on its first line;
-what follows is kept as the reason. 76 means as above; every other code means that it cannot tell
-now, and it is asked again later.
-
-The `discover` command ends with 0 and prints a line `VM NODE POWER` for each VM: POWER is
-running, stopped or deallocated, NODE is - where there is none.
+A command line is a list of words, run as it is, without a shell. It finds the VARIABLES below in
+its environment. docs/reference/driver-commands.md, which is made of what is here, has the rest:
+what the exit codes mean, and what the `outcome` and `discover` commands print.
 """
 
 import math
@@ -36,6 +17,32 @@ from fairnotice.words import ImpactKind
 CommandLine = Sequence[str]
 # EX_PROTOCOL of sysexits.h, which nothing that an operator runs is likely to end with.
 OLDER_EPOCH_CODE = 76
+
+# What the command of an impact finds in its environment.
+VARIABLES: Mapping[str, str] = {
+    "FAIRNOTICE_KIND": "the kind of impact",
+    "FAIRNOTICE_VM": "the VM",
+    "FAIRNOTICE_NODE": "the node it is on; empty if none",
+    "FAIRNOTICE_TARGET": "the node it goes to; empty if it stays",
+    "FAIRNOTICE_DURATION_SECONDS": "how long a pause was announced to take; -1 if nobody knows",
+    "FAIRNOTICE_EVENT": "the EventId that announced it; empty if none did",
+    "FAIRNOTICE_KEY": "what makes the impact happen once: OPERATION/VM",
+    "FAIRNOTICE_EPOCH": "the number of the control plane's leadership; it only grows",
+}
+# What the outcome command finds; discover, which is about all VMs, finds an empty key.
+QUESTION_VARIABLES = ("FAIRNOTICE_KEY", "FAIRNOTICE_EPOCH")
+
+# What is true of the VM when the command of a kind has ended with 0.
+DONE: Mapping[ImpactKind, str] = {
+    ImpactKind.FREEZE: "it was paused for a moment, its node was updated, and it goes on",
+    ImpactKind.REBOOT: "it has been rebooted on the same node",
+    ImpactKind.REDEPLOY: "it is off NODE, which may have failed, and was started anew on TARGET",
+    ImpactKind.MIGRATE: "it runs on TARGET, without having been restarted",
+    ImpactKind.DELETE: "it is gone for good",
+    ImpactKind.STOP: "it does not run, and keeps its place on NODE",
+    ImpactKind.START: "it runs on TARGET",
+    ImpactKind.DEALLOCATE: "it does not run, and its place on NODE is free",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,69 @@
+"""What `serve --check` says of a configuration that fits: what may be missing when it is served."""
+
+import errno
+import socket
+from collections.abc import Iterator
+
+from fairnotice.cli.serve_config import DriverTable, ServeConfig
+from fairnotice.control.running import Place
+from fairnotice.stores.opening import sqlite_file
+from fairnotice.words import ImpactKind
+
+NOT_LOOKED_AT = (
+    "Not looked at: whether the store opens, whether its ports are free and allowed, and what the "
+    "commands of the driver do."
+)
+
+
+def doubts(config: ServeConfig) -> Iterator[str]:
+    """What would be found out only when it is served, or when it is too late; a sentence each."""
+    yield from _no_directory(config)
+    yield from _no_address("control", config.control_place)
+    if config.metadata_place is not None:
+        yield from _no_address("metadata", config.metadata_place)
+    yield from kinds_without_command(config.driver)
+    yield from _forgets(config)
+
+
+def kinds_without_command(driver: DriverTable) -> Iterator[str]:
+    """The impacts that would be announced to VMs, and then fail."""
+    kinds = [kind for kind in ImpactKind if kind not in driver.commands]
+    if driver.kind == "command" and kinds:
+        yield (
+            f"driver.commands has no command for {', '.join(kinds)}: what asks for that is "
+            "announced to VMs, and fails."
+        )
+
+
+def _no_directory(config: ServeConfig) -> Iterator[str]:
+    file = sqlite_file(config.store_url())
+    if file is not None and not file.parent.is_dir():
+        yield f"store: there is no directory {file.parent} yet."
+
+
+def _no_address(table: str, place: Place) -> Iterator[str]:
+    """Whether an interface has this address; which port is not asked, since it may be in use."""
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        try:
+            sock.bind((place.host, 0))
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                yield f"{table}.listen: no interface of this machine has {place.host} yet."
+
+
+def _forgets(config: ServeConfig) -> Iterator[str]:
+    """Of several control planes, one whose driver forgets what another has begun."""
+    if config.cluster is None:
+        return
+    driver = config.driver
+    if driver.kind == "simulated":
+        yield (
+            "driver.kind is simulated, and there is a `[cluster]`: each control plane has machines "
+            "of its own, so after a takeover nobody knows what was done to them."
+        )
+    elif not (driver.outcome or driver.state_directory):
+        yield (
+            "driver has neither `outcome` nor a `state_directory`, and there is a `[cluster]`: "
+            "after a takeover nobody knows what became of an impact that another has begun."
+        )
