@@ -33,8 +33,8 @@ def test_the_least_that_can_be_said(tmp_path):
 def test_the_example_can_be_served(tmp_path):
     """deploy/endpoint.toml, with its files in another place."""
     made, _ = certificate(tmp_path / "tls")
-    made.rename(tmp_path / "tls" / "ca.pem")
-    (tmp_path / "endpoint-token").write_text("fairnotice_x\n")
+    made.rename(tmp_path / "ca.pem")
+    (tmp_path / "endpoint.token").write_text("fairnotice_x\n")
     text = (ROOT / "deploy" / "endpoint.toml").read_text()
     config = read(written(tmp_path, text.replace("/etc/fairnotice", str(tmp_path))))
 
