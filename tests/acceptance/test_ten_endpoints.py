@@ -71,7 +71,10 @@ def namespaces():
 
 
 def test_ten_endpoints_with_links_that_are_cut_and_mended(namespaces, tmp_path):
-    """Nobody sees another's scope, nothing starts too early, all that was seen is known at last."""
+    """Nobody sees another's scope, nothing starts too early, no document goes back.
+
+    All that was seen is known at last, also what those saw who are gone.
+    """
     center, nodes = namespaces
     command = ["ip", "netns", "exec", center, sys.executable, "-m", "tests.endpoint.ten_nodes"]
     command += [str(SEED), str(SECONDS), str(tmp_path), *nodes]
@@ -88,9 +91,14 @@ def test_ten_endpoints_with_links_that_are_cut_and_mended(namespaces, tmp_path):
     deeds = told["deeds"]
     assert min(deeds["cut"], deeds["killed"], len(events), len(told["told"])) > 2, judged
     assert told["approved"], judged
+    assert told["gone"], judged
     for vm, event, resources in told["told"]:
         assert {told["scopes"][name] for name in resources} <= {told["scopes"][vm]}, judged
         assert events[event]["scope"] == told["scopes"][vm], judged
+    newest = {}
+    for node, vm, incarnation in told["incarnations"]:
+        assert incarnation >= newest.get((node, vm), 0), (judged, node, vm)
+        newest[node, vm] = incarnation
     for event in events.values():
         assert not event["scheduled"], (judged, event)
         if event["started_at"] is not None and event["approval"] is None:

@@ -14,6 +14,7 @@ from fairnotice.control.serving import Serving
 from fairnotice.endpoint import metrics as endpoint_metrics
 from fairnotice.endpoint.link import Link
 from fairnotice.endpoint.passing import Passing
+from fairnotice.endpoint.saved import Saved
 from fairnotice.endpoint.unreported import Unreported
 from fairnotice.engine.commands import Cancel, FailNode, ReportServed, SeenBy
 from fairnotice.model import Requester
@@ -302,16 +303,18 @@ def test_what_an_alert_says_to_type_can_be_typed():
         main.parser(command.split()).parse_args(command.split())
 
 
-async def of_an_endpoint():
+async def of_an_endpoint(folder):
     """What the endpoint of a node shows of itself."""
-    link = Link(Passing("node-0", ("http://127.0.0.1:1",)), ManualClock(), Unreported(None))
+    clock = ManualClock()
+    saved = Saved(folder, "node-0", clock)
+    link = Link(Passing("node-0", ("http://127.0.0.1:1",)), clock, Unreported(None), saved)
     return endpoint_metrics.exposition(link, "node-0", [""])
 
 
 @pytest.mark.parametrize("name", ["grafana-dashboard.json", "alert-rules.yml"])
-def test_every_metric_that_a_paper_names_exists(text, name):
+def test_every_metric_that_a_paper_names_exists(text, name, tmp_path):
     """A dashboard that shows nothing, or an alert that never fires, is found."""
-    text += asyncio.run(of_an_endpoint())
+    text += asyncio.run(of_an_endpoint(tmp_path))
     named = names_in((ROOT / "deploy" / name).read_text("utf-8"))
 
     assert named

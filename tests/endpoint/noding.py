@@ -71,7 +71,7 @@ class EndpointProcess:
         self.port = 0
         self.process = None
 
-    def start(self, *, wait=True):
+    def start(self, *, wait=True, **environment):
         self.folder.mkdir(exist_ok=True)
         config = self.folder / "endpoint.toml"
         state = self.folder / "state"
@@ -82,7 +82,11 @@ class EndpointProcess:
         self.log = (self.folder / "log").open("a")
         command = [sys.executable, "-m", "fairnotice", "endpoint", "--config", str(config)]
         self.process = subprocess.Popen(  # noqa: S603 - our own command
-            command, stdout=subprocess.PIPE, stderr=self.log, text=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            env={**os.environ, **environment},
         )
         if wait:
             self.wait()
@@ -154,9 +158,9 @@ class EndpointProcess:
 
 
 @contextmanager
-def endpoint(folder, node, *urls, **more):
+def endpoint(folder, node, *urls, environment=None, **more):
     """An endpoint that runs until the block is left."""
-    process = EndpointProcess(folder, node, list(urls), **more).start()
+    process = EndpointProcess(folder, node, list(urls), **more).start(**environment or {})
     try:
         yield process
     finally:

@@ -36,7 +36,7 @@ CENTER_ADDRESS = "10.77.0.1"
 CONTROL_PORT = 8600
 VMS_PER_NODE = 3
 # Long enough to be cut off in the middle of it, and over before the test is.
-NOTICE = dict.fromkeys((EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY), 2)
+NOTICE = dict.fromkeys(EventType, 2)
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 CONFIG = """
 node = "{node}"
@@ -65,17 +65,21 @@ def vm_address(number):
 
 
 def fleet(nodes):
-    """Three VMs on each node: one alone, one in a set of two nodes, one in a set of all."""
+    """Three VMs on each node: one alone, one in a set of two nodes, one in a scale set of all.
+
+    Those of the scale set are told of their own deletion.
+    """
     tables = [f'[[availability_set]]\nname = "pair-{n}"' for n in range(0, len(nodes), 2)]
-    tables.append('[[availability_set]]\nname = "all"')
+    tables.append('[[scale_set]]\nname = "all"\nterminate_notice_minutes = 5')
     for number, node in enumerate(nodes):
         tables.append(f'[[node]]\nname = "{node}"\nfault_domain = {number}')
-        sets = (None, f"pair-{number - number % 2}", "all")
-        for place, name in enumerate(sets):
+        pair = f'availability_set = "pair-{number - number % 2}"'
+        sets = (None, pair, 'scale_set = "all"')
+        for place, member in enumerate(sets):
             one = number * VMS_PER_NODE + place
             lines = [f'name = "vm-{one}"', f'node = "{node}"', f'address = "{vm_address(one)}"']
-            if name is not None:
-                lines += [f'availability_set = "{name}"', f"update_domain = {number % 5}"]
+            if member is not None:
+                lines += [member, f"update_domain = {number % 5}"]
             tables.append("[[vm]]\n" + "\n".join(lines))
     return read_toml("\n\n".join(tables), "fleet")
 
@@ -139,6 +143,8 @@ class Vms(threading.Thread):
         self.answers = []
         self.approvals = []
         self.asked = set()
+        # In order: which VM read which incarnation of its document here.
+        self.incarnations = []
 
     def run(self):
         with open(f"/run/netns/{self.node.name}") as namespace:  # noqa: PTH123
@@ -152,7 +158,9 @@ class Vms(threading.Thread):
         status, body = self._request(address, "GET")
         if status != 200:
             return
-        events = json.loads(body)["Events"]
+        document = json.loads(body)
+        self.incarnations.append((self.node.name, vm, document["DocumentIncarnation"]))
+        events = document["Events"]
         for event in events:
             self.answers.append((vm, event["EventId"], event["Resources"]))
             mine = vm in event["Resources"] and event["EventStatus"] == "Scheduled"
@@ -212,11 +220,14 @@ async def trouble(run, nodes, chance, seconds):
 
 async def something(run, node, chance):
     """Ask the control plane for something that VMs are told of."""
-    vm = f"vm-{chance.randrange(len(run.service.fleet.vms))}"
+    vms = run.service.fleet.vms
+    vm = chance.choice(sorted(vms))
+    told_of_its_end = [one for one in sorted(vms) if vms[one].scope.startswith("scale-set:")]
     path, body = chance.choice(
         (
             (f"/v1/vms/{vm}/restart", {}),
             (f"/v1/vms/{vm}/redeploy", {}),
+            (f"/v1/vms/{chance.choice(told_of_its_end or [vm])}/delete", {}),
             (f"/v1/nodes/{node}/maintain", {"impact": "freeze"}),
         )
     )
@@ -270,11 +281,12 @@ async def play(seed, seconds, folder, names):
         for one in vms:
             one.start()
         await enabled(run)
+        scopes = {vm.name: vm.scope for vm in run.service.fleet.vms.values()}
         deeds = await trouble(run, nodes, chance, seconds)
         await settled(run, vms)
         for one in vms:
             one.over.set()
-        return report(run, vms, deeds)
+        return {**report(run, vms, deeds), "scopes": scopes}
 
 
 def on_node(run, node):
@@ -296,8 +308,14 @@ def report(run, vms, deeds):
     fleet = run.service.fleet
     return {
         "deeds": deeds,
-        "scopes": {vm.name: vm.scope for vm in fleet.vms.values()},
         "told": [answer for one in vms for answer in one.answers],
+        "incarnations": [one for all_here in vms for one in all_here.incarnations],
+        # Those who were told of their own end, and are gone.
+        "gone": [
+            event.id
+            for event in fleet.events.values()
+            if event.type is EventType.TERMINATE and not event.scheduled and event.seen
+        ],
         "approved": [answer for one in vms for answer in one.approvals],
         "events": [
             {

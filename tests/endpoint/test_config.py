@@ -33,8 +33,8 @@ def test_the_least_that_can_be_said(tmp_path):
 def test_the_example_can_be_served(tmp_path):
     """deploy/endpoint.toml, with its files in another place."""
     made, _ = certificate(tmp_path / "tls")
-    made.rename(tmp_path / "tls" / "ca.pem")
-    (tmp_path / "endpoint-token").write_text("fairnotice_x\n")
+    made.rename(tmp_path / "ca.pem")
+    (tmp_path / "endpoint.token").write_text("fairnotice_x\n")
     text = (ROOT / "deploy" / "endpoint.toml").read_text()
     config = read(written(tmp_path, text.replace("/etc/fairnotice", str(tmp_path))))
 
@@ -59,6 +59,8 @@ def test_the_example_can_be_served(tmp_path):
         (LEAST + '[metadata]\nlisten = "10.0.0.1:80"', "routable = true"),
         (LEAST + '[metadata]\nlisten = "0.0.0.0:80"', "routable = true"),
         (LEAST + '[metadata]\nlisten = "somewhere"', "give HOST:PORT"),
+        (LEAST + '[metadata]\nlisten = "somewhere:80"\nroutable = true', "is no IP address"),
+        (LEAST + '[metrics]\nlisten = "127.0.0:80"', "is no IP address"),
         (LEAST + '[metadata]\nrate_limit = "fast"', "rate_limit is 'fast'"),
         (LEAST + "[metadata]\nfirst_answer_delay_seconds = 121", "give 0 to 120"),
         (LEAST + '[log]\nlevel = "loud"', "level is 'loud'"),
@@ -114,3 +116,22 @@ def test_check_reads_and_starts_nothing(tmp_path, capsys):
 
     good.write_text("")
     assert main(["endpoint", "--config", str(good), "--check"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('node = "n"\ncontrol_planes = ["https://"]', "'https://' is no"),
+        ('node = "n"\ncontrol_planes = ["https://cp:x"]', "'https://cp:x' is no URL"),
+        (LEAST + 'trust = "{folder}/nope.pem"', "nope.pem, which is no CA file"),
+        (LEAST + 'token_file = "{folder}/nope"', "nope cannot be read"),
+        (LEAST + 'token_file = "{folder}/empty"', "must hold one token"),
+    ],
+)
+def test_check_finds_what_could_not_run(tmp_path, capsys, text, says):
+    """The URLs, and the files that are named."""
+    (tmp_path / "empty").write_text("")
+    path = written(tmp_path, text.replace("{folder}", str(tmp_path)))
+
+    assert main(["endpoint", "--config", str(path), "--check"]) == 2
+    assert says in capsys.readouterr().err

@@ -1,10 +1,14 @@
 """What an endpoint keeps: the lines it was told, and what it served and nobody knows yet."""
 
+import asyncio
+import os
 import socket
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
+from fairnotice.clock import SystemClock
 from fairnotice.control.node_lines import (
     At,
     Hello,
@@ -16,7 +20,7 @@ from fairnotice.control.node_lines import (
     encode,
 )
 from fairnotice.endpoint import unreported
-from fairnotice.endpoint.front import Served
+from fairnotice.endpoint.front import Front, Manner, Served
 from fairnotice.endpoint.holding import Holding
 from fairnotice.endpoint.saved import Saved
 from fairnotice.endpoint.steering import listening
@@ -84,7 +88,9 @@ def test_a_saved_board_is_of_one_node(tmp_path):
     """It is taken up by the next life of the same node's endpoint, and by no other's."""
     clock, holding = ManualClock(), Holding()
     snapshot(holding)
-    Saved(tmp_path, "n", clock).save(holding)
+    saved = Saved(tmp_path, "n", clock)
+    saved.save(holding)
+    assert saved.revision == 7
     again, other = Holding(), Holding()
 
     assert Saved(tmp_path, "n", clock).load(again).at.revision == 7
@@ -92,6 +98,65 @@ def test_a_saved_board_is_of_one_node(tmp_path):
     assert Saved(tmp_path, "m", clock).load(other) is None
     (tmp_path / "board.jsonl").write_bytes(b"".join(holding.whole())[:-5])
     assert Saved(tmp_path, "n", clock).load(Holding()) is None
+
+
+def test_a_board_is_written_behind_what_is_there(tmp_path):
+    """What is told is on disk before anybody hears that it is; a line that was cut is not there."""
+
+    async def story():
+        clock, holding = SystemClock(), Holding()
+        saved = Saved(tmp_path, "n", clock)
+        kept, written = asyncio.Event(), []
+        work = asyncio.create_task(saved.saving(holding, kept.set, lambda: None))
+        for told_now in (
+            snapshot,
+            lambda it: told(it, NoVm("a"), At(8)),
+            lambda it: told(it, At(9)),
+        ):
+            saved.keep(told_now(holding))
+            await asyncio.wait_for(kept.wait(), 10)
+            kept.clear()
+            again = Holding()
+            Saved(tmp_path, "n", clock).load(again)
+            written.append((saved.revision, again.revision, list(again.vms)))
+        work.cancel()
+        return written
+
+    assert asyncio.run(story()) == [(7, 7, ["a"]), (8, 8, []), (9, 9, [])]
+    with (tmp_path / "board.jsonl").open("ab") as file:
+        file.write(b'{"kind":"no-scope","na')
+    again = Holding()
+    assert Saved(tmp_path, "n", ManualClock()).load(again).at.revision == 9
+    assert list(again.scopes) == ["vm:a"]
+
+
+def test_a_disk_that_takes_nothing_confirms_nothing(tmp_path):
+    """What cannot be written is not on disk, and is written when it can be."""
+    clock, holding = ManualClock(), Holding()
+    saved = Saved(tmp_path, "n", clock)
+    (tmp_path / "board.jsonl.new").mkdir()
+    saved.keep(snapshot(holding))
+    saved.save(holding)
+    assert saved.revision == 0
+
+    (tmp_path / "board.jsonl.new").rmdir()
+    saved.save(holding)
+    assert Saved(tmp_path, "n", clock).load(Holding()).at.revision == 7
+
+
+def test_a_saved_board_says_how_old_it_is(tmp_path):
+    """Since a control plane last said so, also where an earlier life was told."""
+    clock, holding = ManualClock(), Holding()
+    saved = Saved(tmp_path, "n", clock)
+    saved.keep(snapshot(holding))
+    clock.advance(minutes=1)
+    saved.save(holding)
+    clock.advance(hours=1)
+    os.utime(tmp_path / "board.jsonl", (0, 0))
+    again = Saved(tmp_path, "n", clock)
+    again.load(Holding())
+
+    assert (again.age_seconds, again.away_seconds()) == (3660.0, 3600.0)
 
 
 def served(*events, heard=()):
@@ -104,7 +169,8 @@ def test_what_was_served_outlives_the_process_until_it_is_reported(tmp_path):
     path = tmp_path / "unreported.jsonl"
     first = Unreported(path)
     first.add(served("E1", heard=["vm:a"]))
-    first.add_unserved(["vm:a"], 60.0)
+    first.add_unserved(["vm:a"], 60.0, NOON)
+    first.add_unserved(["vm:a"], 30.0, NOON + timedelta(hours=2))
     with path.open("a") as file:
         file.write('{"seen": [["E2"')
 
@@ -114,11 +180,14 @@ def test_what_was_served_outlives_the_process_until_it_is_reported(tmp_path):
     assert batch == {
         "seen": [{"event": "E1", "vm": "a", "at": at}],
         "heard": [{"scope": "vm:a", "at": at}],
-        "unserved": {"scopes": ["vm:a"], "seconds": 60.0},
+        "unserved": {"scopes": ["vm:a"], "seconds": 60.0, "until": at},
     }
     second.add(Served([], [("vm:a", NOON + timedelta(hours=1))]))
     second.reported(batch)
-    assert second.batch() == {"heard": [{"scope": "vm:a", "at": "2026-01-31T13:00:00+00:00"}]}
+    assert second.batch() == {
+        "heard": [{"scope": "vm:a", "at": "2026-01-31T13:00:00+00:00"}],
+        "unserved": {"scopes": ["vm:a"], "seconds": 30.0, "until": "2026-01-31T14:00:00+00:00"},
+    }
     second.reported(second.batch())
     assert path.read_bytes() == b""
     assert len(Unreported(path)) == 0
@@ -168,3 +237,52 @@ def accepted_by(sockets):
             continue
         return number
     raise AssertionError("nobody came in")
+
+
+def test_nobody_is_led_back_to_what_is_over():
+    """A control plane that lags tells less than is shown: nothing of it counts."""
+    holding = Holding()
+    snapshot(holding)
+    with pytest.raises(Unavailable, match="at revision 6, and 7 was told"):
+        told(holding, Hello(1, "n"), SnapshotBegins(), At(6))
+    assert (holding.revision, list(holding.vms)) == (7, ["a"])
+
+    holding.begin()
+    assert told(holding, Hello(1, "n"), SnapshotBegins(), At(7)).at.revision == 7
+
+
+class Nobody:
+    """Where nothing is passed on."""
+
+    async def approve(self, vm, events):
+        raise AssertionError((vm, events))
+
+    async def enable(self, scope):
+        raise AssertionError(scope)
+
+
+def test_a_document_that_cannot_be_shown_hides_no_other():
+    """A fault in one: others are shown, nothing is confirmed; it is tried with the next line."""
+
+    async def story():
+        front = Front(Nobody(), ManualClock(), Manner(), lambda _: None)
+        publish, odd = front.board.publish, ["vm:a"]
+
+        def fails_once(scope, document):
+            if scope.name in odd:
+                odd.remove(scope.name)
+                raise ValueError("nobody has thought of this")
+            publish(scope, document)
+
+        front.board.publish = fails_once
+        holding = Holding()
+        other, vm = replace(SCOPE, name="vm:b"), VmIs("a", "vm:a", ("10.0.0.1",))
+        with pytest.raises(ValueError, match="nobody has thought"):
+            front.show(told(holding, Hello(1, "n"), SnapshotBegins(), SCOPE, other, vm, At(7)))
+        assert (list(front.board.pages), front.revision) == (["vm:b"], 0)
+
+        front.show(told(holding, At(8)))
+        assert (sorted(front.board.pages), front.revision) == (["vm:a", "vm:b"], 8)
+        assert list(front.board.callers) == ["a"]
+
+    asyncio.run(story())

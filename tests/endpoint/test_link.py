@@ -1,6 +1,7 @@
 """What an endpoint says to a control plane, and what it does about the answers."""
 
 import asyncio
+import contextlib
 import json
 import re
 
@@ -8,16 +9,20 @@ import pytest
 
 from fairnotice.clock import SystemClock
 from fairnotice.control.node_lines import At, Hello, SnapshotBegins, encode
-from fairnotice.endpoint.link import Link
+from fairnotice.endpoint import link as link_module
+from fairnotice.endpoint.link import REPORT_SECONDS_MAX, Link
 from fairnotice.endpoint.passing import Passing, Refused
+from fairnotice.endpoint.saved import Saved
 from fairnotice.endpoint.unreported import Unreported
 from fairnotice.errors import Unavailable
+from tests.conductor.orchestra import until
 from tests.control.test_peers import Far
-from tests.endpoint.test_keeping import served
+from tests.endpoint.test_keeping import NOON, served
 
 OK = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"revision":7}'
 WRONG = b"HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 2\r\n\r\n{}"
 STRANGER = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}"
+FORGOTTEN = b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"joined": false}'
 AWAY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -31,17 +36,40 @@ class Front:
         del told
 
 
-def run(story, *plays):
-    """Play a story with a link to a server of the test; the bodies that the server was sent."""
+@contextlib.asynccontextmanager
+async def linked(folder, *plays):
+    """A link to a server of the test, and that one."""
+    clock = SystemClock()
+    async with Far(*plays) as far:
+        saved = Saved(folder, "n", clock)
+        link = Link(Passing("n", [far.url]), clock, Unreported(None), saved)
+        try:
+            yield link, far
+        finally:
+            await link.close()
+            # The server's side of each connection ends a moment later.
+            await until(lambda: not any("_serve" in repr(one) for one in asyncio.all_tasks()))
+
+
+@contextlib.asynccontextmanager
+async def meanwhile(work):
+    """Have this done until the block is left."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def run(story, folder, *plays):
+    """Play a story with a link; the bodies that its server was sent."""
 
     async def whole():
-        async with Far(*plays) as far:
-            link = Link(Passing("n", [far.url]), SystemClock(), Unreported(None))
-            try:
-                await story(link)
-            finally:
-                await link.close()
-            return [json.loads(re.split(b"\r\n\r\n", one, maxsplit=1)[1]) for one in far.heard]
+        async with linked(folder, *plays) as (link, far):
+            await story(link)
+            said = [one.partition(b"\r\n\r\n")[2] for one in far.heard]
+            return [json.loads(one) for one in said if one]
 
     return asyncio.run(asyncio.wait_for(whole(), 20))
 
@@ -53,23 +81,25 @@ def tell(link, revision):
     link.tell(told)
 
 
-def test_only_what_every_worker_shows_is_confirmed():
-    """One of two is behind: no more than it shows; and nothing where it shows nothing."""
+def test_only_what_every_worker_shows_is_confirmed(tmp_path):
+    """Nothing before it is on disk; and of what is, no more than both of them show."""
     fronts = [Front(9), Front(0)]
 
     async def story(link):
         for front in fronts:
             link.add(front)
         tell(link, 9)
+        await link.report()
+        link.saved.save(link.holding)
         for fronts[1].revision in (0, 7, 9):
             await link.report()
 
-    said = run(story, [OK, OK, OK])
+    said = run(story, tmp_path, [OK, OK, OK, OK])
 
-    assert said == [{}, {"confirmed": 7}, {"confirmed": 9}]
+    assert said == [{}, {}, {"confirmed": 7}, {"confirmed": 9}]
 
 
-def test_what_cannot_be_reported_is_kept():
+def test_what_cannot_be_reported_is_kept(tmp_path):
     """A control plane that is in trouble is told the same later."""
 
     async def story(link):
@@ -80,12 +110,12 @@ def test_what_cannot_be_reported_is_kept():
         await link.report()
         assert len(link.unreported) == 0
 
-    first, second = run(story, [AWAY, OK])
+    first, second = run(story, tmp_path, [AWAY, OK])
 
     assert first == second
 
 
-def test_what_is_never_taken_holds_up_nothing():
+def test_what_is_never_taken_holds_up_nothing(tmp_path):
     """A report that makes no sense over there is dropped, and counted."""
 
     async def story(link):
@@ -94,10 +124,10 @@ def test_what_is_never_taken_holds_up_nothing():
         assert len(link.unreported) == 0
         assert link.unreported.dropped_count == 1
 
-    assert len(run(story, [WRONG])) == 1
+    assert len(run(story, tmp_path, [WRONG])) == 1
 
 
-def test_cut_off_for_long_nobody_is_asked():
+def test_cut_off_for_long_nobody_is_asked(tmp_path):
     """The VM is told to come back at once, instead of after a timeout."""
 
     async def story(link):
@@ -107,7 +137,7 @@ def test_cut_off_for_long_nobody_is_asked():
         with pytest.raises(Unavailable, match="no control plane"):
             await link.enable("vm:a")
 
-    assert run(story, [OK]) == []
+    assert run(story, tmp_path, [OK]) == []
 
 
 def test_a_token_that_was_renewed_in_its_file_is_said_without_a_restart():
@@ -127,3 +157,105 @@ def test_a_token_that_was_renewed_in_its_file_is_said_without_a_restart():
 
     assert asyncio.run(asyncio.wait_for(whole(), 20)) == [b"old", b"new", b"new"]
     assert tokens == []
+
+
+def feed(*revisions):
+    """A feed with a snapshot and what follows it, each with a wish for a word; and its end."""
+    first, *more = (encode(At(revision, confirm=True)) for revision in revisions)
+    begin = encode(Hello(1, "n")) + encode(SnapshotBegins()) + first
+    return [b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + begin, *more]
+
+
+class Fails(Front):
+    """Somebody who fails to show one revision, once."""
+
+    def show(self, told):
+        if told.at.revision == 8 and not self.failed:
+            self.failed = True
+            raise ValueError("nobody has thought of this")
+        self.revision = told.at.revision
+
+    failed = False
+
+
+@contextlib.asynccontextmanager
+async def followed(link, connections):
+    """A link that follows, once it has done so for so many times."""
+    async with meanwhile(link.following(lambda: None)):
+        await until(lambda: link.connections_count == connections)
+        yield
+
+
+def test_a_fault_does_not_end_the_following(tmp_path):
+    """What is told cannot be shown: that is counted, and all of it is told anew."""
+    front = Fails(0)
+
+    async def story(link):
+        link.add(front)
+        async with followed(link, 2):
+            assert link.connected
+            assert link.loops.faults_count == 1
+            assert front.revision == 8
+
+    run(story, tmp_path, [OK, OK], [feed(7, 8), OK], [feed(8), OK])
+
+
+def test_a_confirmation_is_said_again_with_the_next_feed(tmp_path):
+    """It may have been lost: the control plane asks for it anew, and has it."""
+
+    async def story(link):
+        link.add(Front(9))
+        async with followed(link, 1):
+            link.saved.save(link.holding)
+            await link.report()
+            await until(lambda: link.connections_count == 2)
+            await link.report()
+
+    said = run(story, tmp_path, [OK] * 4, [feed(7)], [feed(7), OK])
+
+    assert [one["confirmed"] for one in said if one] == [7, 7]
+
+
+def test_somebody_who_has_nothing_to_report_is_heard_of_all_the_same(tmp_path, monkeypatch):
+    """Empty reports, every now and then: the law must know that the endpoint is there (rule 8)."""
+    monkeypatch.setattr(link_module, "REPORT_SECONDS_MAX", 0.01)
+    assert REPORT_SECONDS_MAX <= 15 * 60
+
+    async def story():
+        async with linked(tmp_path, [OK] * 99) as (link, far), meanwhile(link.reporting()):
+            await until(lambda: len(far.heard) == 3)
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_what_a_vm_saw_goes_with_its_approval(tmp_path):
+    """It may be its end; and it is not told twice."""
+
+    async def story(link):
+        link.gathered(served("E1", "E2"))
+        link.cut_off_since = None
+        await link.approve("b", ("E1",))
+        assert len(link.unreported) == 2
+        await link.approve("a", ("E1",))
+        assert len(link.unreported) == 0
+
+    other, own = run(story, tmp_path, [OK, OK])
+
+    at = NOON.isoformat()
+    assert other == {"vm": "b", "events": ["E1"], "seen": []}
+    assert own["seen"] == [{"event": "E1", "at": at}, {"event": "E2", "at": at}]
+
+
+def test_one_that_is_not_known_any_more_joins_again(tmp_path):
+    """And says anew what it shows: it is waited for from then on."""
+
+    async def story(link):
+        link.add(Front(9))
+        tell(link, 9)
+        link.saved.save(link.holding)
+        await link.report()
+        await link.report()
+
+    said = run(story, tmp_path, [FORGOTTEN, OK, OK])
+
+    assert said == [{"confirmed": 9}, {}, {"confirmed": 9}]

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import signal
 from pathlib import Path
 
@@ -12,9 +13,12 @@ from fairnotice.cli.logs import log_to_standard_error
 from fairnotice.cli.parsing import Subparsers, examples
 from fairnotice.clock import Clock, SystemClock
 from fairnotice.endpoint.config import FILE, Config, read
+from fairnotice.endpoint.passing import Passing
 from fairnotice.endpoint.running import Running, running
 from fairnotice.errors import CannotListen
-from fairnotice.systemd import reloading, tell_systemd
+from fairnotice.systemd import reloading, tell_systemd, watchdog_seconds
+
+log = logging.getLogger(__name__)
 
 EXAMPLES = (
     "fairnotice endpoint                              # as /etc/fairnotice/endpoint.toml says",
@@ -40,8 +44,8 @@ def add(subparsers: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the endpoint until it is told to end; the exit code."""
     config = read(arguments.config)
-    config.token()
-    config.trusted()
+    # Each of them as it is when it runs: URLs, the token, and whom to trust.
+    Passing(config.node, config.control_planes, token=config.token, trust=config.trusted())
     if arguments.check:
         print(f"{arguments.config} is as it should be.")
         return exits.DONE
@@ -63,8 +67,13 @@ async def serve(config: Config) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     clock = SystemClock()
-    async with running(config, clock) as endpoint:
-        renewing = asyncio.create_task(_renewing(hung_up, endpoint, clock))
+    async with (
+        running(config, clock) as endpoint,
+        endpoint.link.loops.beside(
+            renewing=lambda: _renewing(hung_up, endpoint, clock),
+            telling=lambda: telling(endpoint, clock),
+        ),
+    ):
         ready = asyncio.ensure_future(endpoint.ready.wait())
         over = asyncio.ensure_future(ended.wait())
         await asyncio.wait((ready, over), return_when=asyncio.FIRST_COMPLETED)
@@ -73,7 +82,6 @@ async def serve(config: Config) -> None:
             print(_where(config, endpoint), flush=True)
         await over
         ready.cancel()
-        renewing.cancel()
         tell_systemd("STOPPING=1")
 
 
@@ -89,6 +97,20 @@ async def _renewing(hung_up: asyncio.Event, endpoint: Running, clock: Clock) -> 
         await endpoint.renew()
         if ready:
             tell_systemd("READY=1")
+
+
+async def telling(endpoint: Running, clock: Clock) -> None:
+    """Tell systemd that it goes on, where systemd wants to hear that, and for as long as it does.
+
+    Where a part of it is stuck, systemd ends it and starts it anew.
+    """
+    watchdog = watchdog_seconds()
+    while watchdog is not None:
+        if stuck := endpoint.stuck():
+            log.error("stuck, and to be started anew: %s", ", ".join(stuck))
+        else:
+            tell_systemd("WATCHDOG=1")
+        await clock.sleep(watchdog / 2)
 
 
 def _where(config: Config, endpoint: Running) -> str:

@@ -1,11 +1,11 @@
 """Tokens and the audit at work, without HTTP: what stands behind the gate of auth.py."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
 from fairnotice.clock import Clock
 from fairnotice.control.audits import Audits
+from fairnotice.control.loops import Loops
 from fairnotice.control.tokens import AskStore, Tokens
 from fairnotice.errors import Unavailable
 
@@ -19,18 +19,16 @@ class Auth:
         self.tokens = Tokens(ask_store, clock)
         self.audits = Audits(ask_store, clock)
         self.clock = clock
+        self.loops = Loops(clock)
 
     @contextlib.asynccontextmanager
     async def on_duty(self) -> AsyncIterator[None]:
         """From now on everybody is asked for his token, and is written down."""
         self.required = True
         await self.tokens.look()
-        work = [asyncio.ensure_future(one) for one in (self.tokens.follow(), self.audits.write())]
         try:
-            yield
+            async with self.loops.beside(tokens=self.tokens.follow, audits=self.audits.write):
+                yield
         finally:
-            for task in work:
-                task.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
             with contextlib.suppress(Unavailable):
                 await self.audits.flush()

@@ -56,6 +56,8 @@ class Tally:
         self._clock = clock
         # How many endpoints of nodes follow here.
         self.followers: Callable[[], int] = lambda: 0
+        # How often a loop beside the conductor's met a fault of our own.
+        self.faults: Callable[[], int] = lambda: 0
         # Where each known event is, so that a change of it moves one count.
         self._where: dict[str, tuple[EventType, EventStatus]] = {}
         self.events: Counter[tuple[EventType, EventStatus]] = Counter()
@@ -242,6 +244,7 @@ def _metrics(tally: Tally) -> Iterator[Metric]:
             "1 while commands can be recorded, 0 while nothing can.",
             tally.recording,
         ),
+        ("faults_total", "counter", "Faults of our own that a loop went on after.", tally.faults()),
         *tally.lead(),
     ):
         yield Metric(f"fairnotice_{name}", kind, meaning, [("", (), value)])

@@ -114,6 +114,7 @@ class Running:
         faults = None if worker is None else worker.faults
         self.service = Service(conductor, faults=faults, auth=self.auth)
         self.tally.followers = self.service.endpoints.feeds.__len__
+        self.tally.faults = lambda: self.auth.loops.faults_count
         # None where no VM is answered in this process.
         self.serving = serving
         self.worker = worker
@@ -173,7 +174,9 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
         if plan.metadata is not None:
             run.metadata = await stack.enter_async_context(_answering(plan, plan.metadata, run))
         if entrance.certificates is not None:
-            await stack.enter_async_context(beside(entrance.certificates.watching()))
+            await stack.enter_async_context(
+                run.auth.loops.beside(certificates=entrance.certificates.watching)
+            )
         if plan.auth:
             await stack.enter_async_context(run.auth.on_duty())
         fronts = plan.fronts(run)

@@ -4,6 +4,7 @@ import os
 import ssl
 import tomllib
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -138,7 +139,7 @@ def _is_here(url: str) -> bool:
 
 
 def _metadata(table: Table) -> tuple[str, int]:
-    where = table.address("listen", "169.254.169.254:80") if "listen" in table else METADATA
+    where = _listen(table, "169.254.169.254:80") if "listen" in table else METADATA
     routable = table.flag("routable", default=False)
     if is_routable(where[0]) and not routable:
         raise table.refuse(
@@ -170,4 +171,16 @@ def _metrics(table: Table) -> tuple[str, int] | None:
         return METRICS
     if table.peek("listen") == "off":
         return None
-    return table.address("listen", "127.0.0.1:9169")
+    return _listen(table, "127.0.0.1:9169")
+
+
+def _listen(table: Table, such_as: str) -> tuple[str, int]:
+    """Where to listen: an address of this machine, and no name, which may be of several."""
+    host, port = table.address("listen", such_as)
+    try:
+        ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError as error:
+        raise table.refuse(
+            f'listen is at {host}, which is no IP address: give one, such as "{such_as}".'
+        ) from error
+    return host, port

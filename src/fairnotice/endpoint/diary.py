@@ -88,8 +88,12 @@ class Diary:
         self._cut = last != b"\n"
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Have the file hold this, and never a part of it."""
+def replace(path: Path, data: bytes, *, forced: bool = False) -> None:
+    """Have the file hold this, and never a part of it; where it is forced, on the disk itself."""
     beside = path.with_name(path.name + ".new")
-    beside.write_bytes(data)
+    with beside.open("wb") as file:
+        file.write(data)
+        if forced:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(beside, path)  # noqa: PTH105 - the same, and shorter than what it names

@@ -8,7 +8,6 @@ from typing import NamedTuple, Protocol
 
 from fairnotice.clock import Clock
 from fairnotice.control.node_lines import (
-    At,
     Hello,
     NoScope,
     NoVm,
@@ -76,6 +75,9 @@ class Front:
         self._hello = Hello(0, "")
         self._scopes: dict[str, ScopeIs] = {}
         self._vms: dict[str, VmIs] = {}
+        # What could not be shown, and is tried again with whatever comes next.
+        self._unshown_scopes: dict[str, ScopeIs] = {}
+        self._unshown_vms: dict[str, VmIs] = {}
         self._changed = asyncio.Event()
         self.worker = Worker(
             self.board,
@@ -90,13 +92,17 @@ class Front:
     # ---- What is shown ----
 
     def show(self, told: Told) -> None:
-        """Show what these lines, which belong together, say."""
-        scopes: dict[str, ScopeIs] = {}
-        vms: dict[str, VmIs] = {}
+        """Show what these lines, which belong together, say.
+
+        A fault of our own in one document is raised when all others are shown.
+        """
+        scopes, self._unshown_scopes = self._unshown_scopes, {}
+        vms, self._unshown_vms = self._unshown_vms, {}
         gone_scopes: dict[str, None] = {}
         gone_vms: dict[str, None] = {}
         for line in told.facts:
             if isinstance(line, SnapshotBegins):
+                scopes, vms = {}, {}
                 gone_scopes = dict.fromkeys(self._scopes)
                 gone_vms = dict.fromkeys(self._vms)
             elif isinstance(line, ScopeIs):
@@ -113,21 +119,35 @@ class Front:
                 vms.pop(line.name, None)
             elif isinstance(line, Hello):
                 self._hello = line
-            elif isinstance(line, At):
-                self.revision = line.revision
-        self._put(scopes, vms)
+        fault = self._put_scopes(scopes)
+        self._put_vms(vms)
         self._remove(gone_scopes, gone_vms)
         self._changed.set()
         self._changed = asyncio.Event()
+        if fault is not None:
+            raise fault
+        # Last: what could not be shown is not confirmed.
+        self.revision = told.at.revision
 
-    def _put(self, scopes: dict[str, ScopeIs], vms: dict[str, VmIs]) -> None:
+    def _put_scopes(self, scopes: dict[str, ScopeIs]) -> Exception | None:
+        """Show these documents; the first fault, after all others."""
+        fault: Exception | None = None
         for name, scope in scopes.items():
             if self._scopes.get(name) != scope:
+                try:
+                    self.board.publish(scope_of(scope), document_of(scope))
+                except Exception as error:  # noqa: BLE001 - raised when the others are shown
+                    fault = fault or error
+                    self._unshown_scopes[name] = scope
+                    continue
                 self._scopes[name] = scope
-                self.board.publish(scope_of(scope), document_of(scope))
+        return fault
+
+    def _put_vms(self, vms: dict[str, VmIs]) -> None:
         for name, vm in vms.items():
             if vm.scope not in self._scopes:
-                log.error("the feed tells of %s without its scope %s", name, vm.scope)
+                log.error("%s cannot be shown without its scope %s", name, vm.scope)
+                self._unshown_vms[name] = vm
                 continue
             self._vms[name] = vm
             self.board.put_caller(name, vm.scope, vm.addresses)

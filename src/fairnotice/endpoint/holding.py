@@ -43,7 +43,10 @@ class Holding:
         self._open, self._decoded = [], []
 
     def take(self, data: bytes) -> Told | None:
-        """Take a line without its end; what is to be shown where it closes others."""
+        """Take a line without its end; what is to be shown where it closes others.
+
+        Unavailable where it cannot be read, or leads back to what is over.
+        """
         if not data:
             return None
         try:
@@ -56,6 +59,12 @@ class Holding:
         self._decoded.append(line)
         if not isinstance(line, At):
             return None
+        if line.revision < self.revision:
+            # Revisions only grow, also by a restore: whoever says less has not read so far yet.
+            raise Unavailable(
+                f"the feed is at revision {line.revision}, and {self.revision} was told already. "
+                "If its store was begun anew, stop this endpoint and empty its state directory"
+            )
         told = Told(self._open, self._decoded, line)
         for one, raw in zip(self._decoded, self._open, strict=True):
             self._apply(one, raw)

@@ -11,12 +11,14 @@ import random
 import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from fairnotice.clock import Clock
+from fairnotice.control.loops import Loops
 from fairnotice.endpoint.front import Served
 from fairnotice.endpoint.holding import Holding, Told
 from fairnotice.endpoint.passing import SENSELESS, Passing, Refused
+from fairnotice.endpoint.saved import Saved
 from fairnotice.endpoint.unreported import Unreported
 from fairnotice.errors import Unavailable
 
@@ -32,6 +34,7 @@ REPORT_SECONDS_MAX = 30.0
 TOGETHER_SECONDS = 0.5
 # Cut off for so long, nobody is asked any more before the answer is no.
 PATIENCE_SECONDS = 5.0
+FOLLOWING, REPORTING = "following", "reporting"
 
 
 class Shown(Protocol):
@@ -48,9 +51,18 @@ class Shown(Protocol):
 class Link:
     """One node's endpoint, as the control planes know it."""
 
-    def __init__(self, passing: Passing, clock: Clock, unreported: Unreported) -> None:
+    def __init__(
+        self, passing: Passing, clock: Clock, unreported: Unreported, saved: Saved
+    ) -> None:
         self.holding = Holding()
         self.unreported = unreported
+        self.saved = saved
+        self.loops = Loops(clock)
+        # Whether what is held is shown: what is from an earlier life, not at once.
+        self.showing = False
+        # Set when every control plane was asked for its feed in vain.
+        self.asked_all = asyncio.Event()
+        self._asked_in_vain = 0
         self._passing = passing
         self._clock = clock
         self._fronts: list[Shown] = []
@@ -70,6 +82,17 @@ class Link:
     def add(self, front: Shown) -> None:
         """Have what was told shown by this one too, from now on."""
         self._fronts.append(front)
+        if self.showing:
+            self._show_all(front)
+
+    def show_saved(self) -> None:
+        """Show what an earlier life was told, where nobody has told anything since."""
+        if not self.showing:
+            self.showing = True
+            for front in self._fronts:
+                self._show_all(front)
+
+    def _show_all(self, front: Shown) -> None:
         told = self.holding.all()
         if told is not None:
             front.show(told)
@@ -100,6 +123,8 @@ class Link:
 
     def tell(self, told: Told) -> None:
         """Have this shown by all."""
+        self.showing = True
+        self.saved.keep(told)
         for front in self._fronts:
             front.show(told)
         if told.at.confirm:
@@ -112,12 +137,18 @@ class Link:
         """Follow one control plane after another, for ever."""
         pause_seconds, said = RETRY_SECONDS, ""
         while True:
+            self.loops.turned(FOLLOWING)
             try:
                 await self._passing.say("join", {})
                 await self._follow(first_told)
                 why = "the control plane has ended the feed"
             except Unavailable as error:
                 why = str(error)
+            except Exception:
+                # Nobody would be told anything any more, while all seems well.
+                self.loops.faults_count += 1
+                log.exception("what was told could not be shown")
+                why = "a fault of the endpoint itself"
             if self.connected:
                 pause_seconds = RETRY_SECONDS
                 self.cut_off_since = self._clock.monotonic()
@@ -125,14 +156,20 @@ class Link:
             elif why != said:
                 log.warning("no control plane tells anything: %s", why)
             said = why
+            self._asked_in_vain += 1
+            if self._asked_in_vain >= len(self._passing):
+                self.asked_all.set()
             self._passing.turn()
             await self._clock.sleep(pause_seconds * self._chance.uniform(0.5, 1.0))
             pause_seconds = min(pause_seconds * 2, RETRY_SECONDS_MAX)
 
     async def _follow(self, first_told: Callable[[], None]) -> None:
         self.holding.begin()
-        async with contextlib.aclosing(self._passing.feed()) as feed:  # type: ignore[type-var]
+        async with contextlib.aclosing(  # type: ignore[type-var]
+            self._passing.feed(self.holding.revision)
+        ) as feed:
             async for line in feed:
+                self.loops.turned(FOLLOWING)
                 told = self.holding.take(line)
                 if told is None:
                     continue
@@ -161,8 +198,8 @@ class Link:
             self._news.set()
 
     def was_away(self, scopes: Iterable[str], seconds: float) -> None:
-        """For so long this endpoint served nobody."""
-        self.unreported.add_unserved(scopes, seconds)
+        """For so long this endpoint served nobody, until now."""
+        self.unreported.add_unserved(scopes, seconds, self._clock.wall())
         self._news.set()
 
     async def reporting(self) -> None:
@@ -188,11 +225,15 @@ class Link:
         """Say what is shown and what was served, until there is nothing left to say."""
         self._news.clear()
         while True:
+            self.loops.turned(REPORTING)
             batch = self.unreported.batch()
-            confirms = self.shown if self._wanted > self.confirmed < self.shown else 0
+            # What is not on disk would not be shown by a next life that is cut off.
+            kept = min(self.shown, self.saved.revision)
+            confirms = kept if self._wanted > self.confirmed < kept else 0
             said = {**batch, "confirmed": confirms} if confirms else batch
             try:
-                await self._passing.say("report", said)
+                if await self._must_join(await self._passing.say("report", said)):
+                    confirms = 0
             except Refused as error:
                 if error.status not in SENSELESS:
                     raise
@@ -205,14 +246,26 @@ class Link:
             if not len(self.unreported):
                 return
 
+    async def _must_join(self, answer: dict[str, Any]) -> bool:
+        """Whether no endpoint of this node is known there: then it has joined again."""
+        if answer.get("joined") is not False:
+            return False
+        log.warning("no endpoint of this node is known any more: it joins again")
+        await self._passing.say("join", {})
+        # What was confirmed before counts for nothing.
+        self.confirmed = 0
+        return True
+
     # ---- What VMs ask for ----
 
     async def approve(self, vm: str, events: tuple[str, ...]) -> tuple[str, ...]:
         """Pass an approval on; the events that the VM's scope never saw."""
         self._must_be_near()
-        answer = await self._passing.say("approve", {"vm": vm, "events": list(events)})
-        # Whoever approves has looked: that is told soon.
-        self._news.set()
+        # Whoever approves has looked: that goes with it, since the approval may be his end.
+        seen = self.unreported.seen_by(vm)
+        asked = {"vm": vm, "events": list(events), "seen": seen}
+        answer = await self._passing.say("approve", asked)
+        self.unreported.reported({"seen": [{**one, "vm": vm} for one in seen]})
         return tuple(map(str, answer.get("unknown", ())))
 
     async def enable(self, scope: str) -> None:

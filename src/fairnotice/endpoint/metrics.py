@@ -24,8 +24,11 @@ def _about(link: Link, node: str) -> str:
         ("connections_total", "counter", "Feeds followed so far.", link.connections_count),
         ("revision", "gauge", "The revision that was told last.", link.holding.revision),
         ("shown_revision", "gauge", "The revision that every worker shows.", link.shown),
+        ("saved_revision", "gauge", "The revision that is on disk.", link.saved.revision),
+        ("board_age_seconds", "gauge", "Since it was last told so.", link.saved.age_seconds),
         ("confirmed_revision", "gauge", "The revision that was confirmed.", link.confirmed),
         ("unreported", "gauge", "What was served and is not reported yet.", len(link.unreported)),
+        ("faults_total", "counter", "Faults of its own that it outlived.", link.loops.faults_count),
         ("dropped_total", "counter", "Unreported and too much.", link.unreported.dropped_count),
     ):
         lines += [

@@ -57,6 +57,9 @@ class Passing:
         # How often each deed failed, for the metrics.
         self.failed_count = 0
 
+    def __len__(self) -> int:
+        return len(self._peers)
+
     @property
     def first(self) -> Peer:
         """The one that is asked first."""
@@ -66,9 +69,9 @@ class Passing:
         """Ask another one first from now on."""
         self._peers.append(self._peers.pop(0))
 
-    def feed(self) -> AsyncIterator[bytes]:
-        """The node's feed from the one that is asked first."""
-        return self.first.lines(f"{self._path}/feed", idle_seconds=IDLE_SECONDS)
+    def feed(self, after: int) -> AsyncIterator[bytes]:
+        """The node's feed from the one that is asked first, once it has read up to here."""
+        return self.first.lines(f"{self._path}/feed?after={after}", idle_seconds=IDLE_SECONDS)
 
     async def say(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
         """Say this to one of them; its answer. Unavailable where none takes it."""

@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 from fairnotice.agent.answering import Answer, Listener
 from fairnotice.clock import Clock
@@ -14,21 +13,26 @@ from fairnotice.endpoint import metrics
 from fairnotice.endpoint.config import Config
 from fairnotice.endpoint.front import Front
 from fairnotice.endpoint.link import Link
+from fairnotice.endpoint.one_per_node import alone_in, sockets_at
 from fairnotice.endpoint.passing import Passing
 from fairnotice.endpoint.saved import Saved
-from fairnotice.endpoint.steering import listening
 from fairnotice.endpoint.unreported import Unreported
 from fairnotice.endpoint.workers import Workers
 from fairnotice.errors import Unavailable, UsageError
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.metrics import exposition
-from fairnotice.metadata.server import BACKLOG, Server
+from fairnotice.metadata.server import Server
 
 log = logging.getLogger(__name__)
 
 # An absence that is shorter than this explains nobody's silence.
 AWAY_SECONDS_MIN = 30.0
 LAST_REPORT_SECONDS = 2.0
+# A control plane that is there has so long to tell how things are, before the VMs are shown how
+# they were in an earlier life.
+FIRST_SECONDS = 3.0
+# Each of its loops goes round at least every half minute, also where nobody answers.
+STUCK_SECONDS = 180.0
 METRICS_SECONDS = 5.0
 
 
@@ -54,6 +58,10 @@ class Running:
             trust = None
         await self.link.renew(trust)
 
+    def stuck(self) -> list[str]:
+        """What of it does not go on, and should have long ago."""
+        return self.link.loops.stuck(STUCK_SECONDS)
+
     def exposition(self) -> str:
         """All metrics."""
         if self.front is not None:
@@ -66,23 +74,27 @@ class Running:
 async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
     """Run an endpoint until the block is left."""
     async with contextlib.AsyncExitStack() as stack:
-        sockets = _listening(config)
+        saved = Saved(config.state_directory, config.node, clock)
+        stack.enter_context(alone_in(config.state_directory))
+        sockets = await sockets_at(config, clock)
         for sock in sockets:
             stack.callback(sock.close)
-        saved = Saved(config.state_directory, config.node, clock)
         link = _link(config, clock, saved)
         run = Running(config, link, sockets[0].getsockname()[1])
         stack.enter_context(_measured(config, run))
-        _take_up(run, saved)
+        has_board = _take_up(run, saved)
         # A life before may have had more workers.
         for path in saved.sightings():
             link.collect(path)
         stack.push_async_callback(_end, link, saved)
         await stack.enter_async_context(
-            _tasks(
-                link.following(run.ready.set),
-                link.reporting(),
-                saved.saving(link.holding),
+            link.loops.beside(
+                following=lambda: link.following(run.ready.set),
+                reporting=link.reporting,
+                saving=lambda: saved.saving(
+                    link.holding, link.showed, lambda: link.loops.turned("saving")
+                ),
+                first=lambda: _first_shown(run, has_board=has_board),
             )
         )
         # Last, so that it ends first: what it served is reported by what still runs.
@@ -93,27 +105,31 @@ async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
         yield run
 
 
-def _listening(config: Config) -> list[socket.socket]:
-    try:
-        return listening(config.metadata, config.workers, BACKLOG)
-    except OSError as error:
-        raise cannot_listen("metadata", config.metadata, error) from error
-
-
 def _link(config: Config, clock: Clock, saved: Saved) -> Link:
     passing = Passing(
         config.node, config.control_planes, token=config.token, trust=config.trusted()
     )
-    return Link(passing, clock, Unreported(saved.unreported))
+    return Link(passing, clock, Unreported(saved.unreported), saved)
 
 
-def _take_up(run: Running, saved: Saved) -> None:
-    """Go on with what the last life was told, and say for how long nobody was served."""
+def _take_up(run: Running, saved: Saved) -> bool:
+    """Hold what the last life was told, if anything, and say for how long nobody was served."""
     if saved.load(run.link.holding) is None:
-        return
+        return False
     away_seconds = saved.away_seconds()
     if away_seconds > AWAY_SECONDS_MIN:
         run.link.was_away(run.link.holding.scopes, away_seconds)
+    return True
+
+
+async def _first_shown(run: Running, *, has_board: bool) -> None:
+    """Show what the last life was told, where no control plane says soon how things are now."""
+    if not has_board:
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_SECONDS):
+            await run.link.asked_all.wait()
+    run.link.show_saved()
     run.ready.set()
 
 
@@ -132,7 +148,7 @@ async def _alone(
         server.listen_on(Door(), sock)
 
     try:
-        async with _tasks(serve(), front.gathering()):
+        async with run.link.loops.beside(serve=serve, gathering=front.gathering):
             yield
     finally:
         server.close()
@@ -145,11 +161,8 @@ async def _with_workers(
 ) -> AsyncIterator[None]:
     """Serve by processes of their own."""
     workers = run.workers = Workers(run.link, config.manner, saved, sockets)
-    async with _tasks(*(workers.keeping(front) for front in workers.fronts)):
-        try:
-            yield
-        finally:
-            await workers.end()
+    async with workers.kept():
+        yield
 
 
 async def _end(link: Link, saved: Saved) -> None:
@@ -162,24 +175,6 @@ async def _end(link: Link, saved: Saved) -> None:
         log.info("what was served last is kept for the next life: %s", error)
     saved.save(link.holding)
     await link.close()
-
-
-@contextlib.asynccontextmanager
-async def _tasks(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    tasks = [asyncio.ensure_future(one) for one in work]
-    for task in tasks:
-        task.add_done_callback(_complain)
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _complain(task: "asyncio.Future[None]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("a part of the endpoint has ended", exc_info=error)
 
 
 @contextlib.contextmanager
@@ -199,7 +194,9 @@ def _measured(config: Config, run: Running) -> Iterator[None]:
             text = asyncio.run_coroutine_threadsafe(exposed(), loop).result(METRICS_SECONDS)
             return Answer("200 OK", text, metrics.CONTENT_TYPE)
         if path == "/healthz":
-            return Answer("200 OK", "alive\n")
+            stuck = run.stuck()
+            status = "503 Service Unavailable" if stuck else "200 OK"
+            return Answer(status, f"stuck: {', '.join(stuck)}\n" if stuck else "alive\n")
         if path == "/readyz":
             ready = run.ready.is_set()
             status = "200 OK" if ready else "503 Service Unavailable"

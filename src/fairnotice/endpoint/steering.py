@@ -61,7 +61,7 @@ def listening(address: tuple[str, int], workers: int, backlog: int) -> list[sock
     sockets: list[socket.socket] = []
     try:
         for _ in range(workers):
-            sock = _bound(address, shared=workers > 1)
+            sock = bound(address, shared=workers > 1)
             sockets.append(sock)
             # Port 0 is any, and the others want the same.
             address = (address[0], sock.getsockname()[1])
@@ -76,7 +76,8 @@ def listening(address: tuple[str, int], workers: int, backlog: int) -> list[sock
     return sockets
 
 
-def _bound(address: tuple[str, int], *, shared: bool) -> socket.socket:
+def bound(address: tuple[str, int], *, shared: bool) -> socket.socket:
+    """A socket at this address; OSError where it is taken, by somebody who does not share it."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 # So much is kept while nobody can be told; beyond it the oldest is dropped, and counted.
 SEEN_MAX = 100_000
 SCOPES_MAX = 100_000
+ABSENCES_MAX = 100
 # So much goes into one report.
 TOGETHER_MAX = 2_000
 # The file is written anew where it has grown beyond what it needs to be.
@@ -33,15 +34,14 @@ class Unreported:
         self._diary = None if path is None else Diary(path)
         self._seen: dict[tuple[str, str], str] = {}
         self._heard: dict[str, str] = {}
-        # In which time nobody was served, and whose silence it explains.
-        self._unserved_scopes: dict[str, None] = {}
-        self._unserved_seconds = 0.0
+        # In which times nobody was served, and whose silence each explains.
+        self._unserved: list[dict[str, Any]] = []
         self.dropped_count = 0
         for line in _read(self._diary) if self._diary is not None else ():
             self._take(line)
 
     def __len__(self) -> int:
-        return len(self._seen) + len(self._heard) + len(self._unserved_scopes)
+        return len(self._seen) + len(self._heard) + len(self._unserved)
 
     # ---- What comes ----
 
@@ -49,9 +49,13 @@ class Unreported:
         """Keep what was served."""
         self._keep(written(served))
 
-    def add_unserved(self, scopes: Iterable[str], seconds: float) -> None:
-        """Keep for how long these scopes were served by nobody."""
-        self._keep({"unserved": {"scopes": list(scopes), "seconds": seconds}})
+    def add_unserved(self, scopes: Iterable[str], seconds: float, until: datetime) -> None:
+        """Keep for how long these scopes were served by nobody, and when that was over."""
+        names = list(scopes)
+        for first in range(0, len(names), TOGETHER_MAX):
+            some = names[first : first + TOGETHER_MAX]
+            absence = {"scopes": some, "seconds": seconds, "until": until.isoformat()}
+            self._keep({"unserved": [absence]})
 
     def _keep(self, line: dict[str, Any]) -> None:
         if self._take(line) and self._diary is not None:
@@ -66,14 +70,14 @@ class Unreported:
                 self._seen.setdefault((event, vm), at)
             for scope, at in line.get("heard", ()):
                 self._heard[scope] = at
-            unserved = line.get("unserved")
-            if unserved is not None:
-                self._unserved_scopes |= dict.fromkeys(unserved["scopes"])
-                self._unserved_seconds += unserved["seconds"]
+            for one in line.get("unserved", ()):
+                self._unserved.append({key: one[key] for key in ("scopes", "seconds", "until")})
         except (ValueError, TypeError, KeyError):
             log.warning("a line of what an earlier life served makes no sense: %.100s", line)
             return False
         self.dropped_count += _drop(self._seen, SEEN_MAX) + _drop(self._heard, SCOPES_MAX)
+        self.dropped_count += max(0, len(self._unserved) - ABSENCES_MAX)
+        del self._unserved[:-ABSENCES_MAX]
         return True
 
     # ---- What goes ----
@@ -93,10 +97,14 @@ class Unreported:
             found["seen"] = seen
         if heard:
             found["heard"] = heard
-        if self._unserved_scopes:
-            scopes = list(self._unserved_scopes)[:TOGETHER_MAX]
-            found["unserved"] = {"scopes": scopes, "seconds": self._unserved_seconds}
+        if self._unserved:
+            found["unserved"] = self._unserved[0]
         return found
+
+    def seen_by(self, vm: str) -> list[dict[str, str]]:
+        """What this VM was first shown and nobody knows yet, in the words of an approval."""
+        seen = [{"event": event, "at": at} for (event, who), at in self._seen.items() if who == vm]
+        return seen[:TOGETHER_MAX]
 
     def reported(self, batch: dict[str, Any]) -> None:
         """This much is known where it has to be."""
@@ -105,10 +113,8 @@ class Unreported:
         for one in batch.get("heard", ()):
             if self._heard.get(one["scope"]) == one["at"]:
                 del self._heard[one["scope"]]
-        for scope in batch.get("unserved", {}).get("scopes", ()):
-            self._unserved_scopes.pop(scope, None)
-        if not self._unserved_scopes:
-            self._unserved_seconds = 0.0
+        if batch.get("unserved") in self._unserved:
+            self._unserved.remove(batch["unserved"])
         if not len(self) and self._diary is not None and self._diary.bytes:
             self._rewrite()
 
@@ -135,12 +141,8 @@ class Unreported:
         line: dict[str, Any] = {
             "seen": [[*key, at] for key, at in self._seen.items()],
             "heard": [list(one) for one in self._heard.items()],
+            "unserved": self._unserved,
         }
-        if self._unserved_scopes:
-            line["unserved"] = {
-                "scopes": list(self._unserved_scopes),
-                "seconds": self._unserved_seconds,
-            }
         self._diary.replace([line])
 
 

@@ -8,15 +8,18 @@ It ends when its parent has gone.
 import asyncio
 import itertools
 import json
+import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from fairnotice.clock import SystemClock
+from fairnotice.control.loops import Loops
 from fairnotice.endpoint.channel import Channel
 from fairnotice.endpoint.diary import Diary
 from fairnotice.endpoint.front import Front, Manner, Served
@@ -29,6 +32,8 @@ from fairnotice.metadata.metrics import exposition
 from fairnotice.metadata.rate import Rate
 from fairnotice.metadata.server import Server
 
+log = logging.getLogger(__name__)
+
 METRICS_SECONDS = 1.0
 # What is seen in one moment is said together: many VMs look at once.
 TOGETHER_SECONDS = 0.25
@@ -37,13 +42,16 @@ TOGETHER_SECONDS = 0.25
 class Desk:
     """Passes on to the parent what VMs ask for."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, say_seen: Callable[[], None]) -> None:
         self._channel = channel
+        self._say_seen = say_seen
         self._numbers = itertools.count()
         self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
 
     async def approve(self, vm: str, events: tuple[str, ...]) -> tuple[str, ...]:
         """The events that the VM's scope never saw."""
+        # Whoever approves has looked, and the parent passes on both together.
+        self._say_seen()
         answer = await self._ask("approve", vm=vm, events=list(events))
         return tuple(answer["unknown"])
 
@@ -76,7 +84,7 @@ class Serving:
     def __init__(self, channel: Channel, listener: socket.socket) -> None:
         self._channel = channel
         self._listener = listener
-        self._desk = Desk(channel)
+        self._desk = Desk(channel, self._say_seen)
         self._front: Front | None = None
         self._server: Server | None = None
         self._holding = Holding()
@@ -107,10 +115,12 @@ class Serving:
         rate = settings["rate"]
         manner = Manner(None if rate is None else Rate(*rate), settings["first_answer_delay"])
         self._diary = Diary(Path(settings["sighting"]))
-        self._front = Front(self._desk, SystemClock(), manner, self._served)
+        clock = SystemClock()
+        front = self._front = Front(self._desk, clock, manner, self._served)
+        loops = Loops(clock)
         self._tasks = [
-            asyncio.create_task(self._front.gathering()),
-            asyncio.create_task(self._measuring(self._front)),
+            asyncio.create_task(loops.endure("gathering", front.gathering)),
+            asyncio.create_task(loops.endure("measuring", lambda: self._measuring(front))),
         ]
 
     def _heard(self, line: bytes) -> bool:
@@ -125,7 +135,12 @@ class Serving:
 
     def _show(self, told: Told) -> None:
         assert self._front is not None  # the settings come first
-        self._front.show(told)
+        try:
+            self._front.show(told)
+        except Exception:
+            # Its VMs are served all the same; nothing more is confirmed.
+            log.exception("what was told could not be shown")
+            self._channel.send("fault")
         if self._server is None:
             # Not before there is something to show.
             self._server = Server(self._front.worker)

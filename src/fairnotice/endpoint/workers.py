@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class WorkerFront:
         self, number: int, link: Link, manner: Manner, sighting: Path, listener: socket.socket
     ) -> None:
         self.number = number
+        self.name = f"worker {number}"
         # What it shows; nothing while it is not there, so that nothing is confirmed meanwhile.
         self.revision = 0
         self.metrics = ""
@@ -75,9 +77,10 @@ class WorkerFront:
                 sighting=str(self._sighting),
             )
             self._channel = channel
-            if self._link.holding.hello:
+            if self._link.showing:
                 channel.send_lines(self._link.holding.whole())
             async for line in channel.lines():
+                self._link.loops.turned(self.name)
                 self._heard(json.loads(line))
         finally:
             self._channel = None
@@ -108,6 +111,8 @@ class WorkerFront:
                 self._channel.send("kept", written=line["written"])
         elif kind == "metrics":
             self.metrics = line["text"]
+        elif kind == "fault":
+            self._link.loops.faults_count += 1
         elif kind == "approve":
             asked = self._link.approve(line["vm"], tuple(line["events"]))
             self._answer(line["id"], asked, lambda unknown: {"unknown": list(unknown)})
@@ -141,6 +146,7 @@ class Workers:
     def __init__(
         self, link: Link, manner: Manner, saved: Saved, listeners: Sequence[socket.socket]
     ) -> None:
+        self._link = link
         self._clock = saved.clock
         self._ending = False
         self._living: set[asyncio.Task[None]] = set()
@@ -151,7 +157,7 @@ class Workers:
         for front in self.fronts:
             link.add(front)
 
-    async def end(self) -> None:
+    async def _end(self) -> None:
         """Let them finish, and hand on what they served last."""
         self._ending = True
         for front in self.fronts:
@@ -159,10 +165,21 @@ class Workers:
         if self._living:
             await asyncio.wait(self._living, timeout=END_SECONDS)
 
-    async def keeping(self, front: WorkerFront) -> None:
+    @contextlib.asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Keep all of them alive, until the block is left."""
+        works = {front.name: functools.partial(self._keeping, front) for front in self.fronts}
+        async with self._link.loops.beside(**works):
+            try:
+                yield
+            finally:
+                await self._end()
+
+    async def _keeping(self, front: WorkerFront) -> None:
         """Keep this one alive, for ever."""
         pause_seconds = RESTART_SECONDS
         while not self._ending:
+            self._link.loops.turned(front.name)
             began = self._clock.monotonic()
             life = asyncio.create_task(front.live())
             self._living.add(life)
