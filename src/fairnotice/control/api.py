@@ -14,7 +14,7 @@ from starlette.routing import Match
 from starlette.routing import Route as Address
 
 from fairnotice.control import misfits, problems, shapes
-from fairnotice.control.auth import ANYBODY, CALLER, Caller, OnlyFor, forbidden
+from fairnotice.control.auth import ANYBODY, CALLER, ONLY_ASKED, Caller, OnlyFor, forbidden
 from fairnotice.control.feeding import feed_lines
 from fairnotice.control.fleet_body import FleetBody
 from fairnotice.control.foreseeing import Foreseeing
@@ -142,7 +142,7 @@ def _name(request: Request) -> str:
 async def _answered(route: Route, call: Call, request: Request, keys: Keys) -> Response:
     foresee = isinstance(call.query, Foresee) and call.query.foresee
     if foresee:
-        call = call._replace(service=Foreseeing(call.service))
+        call = call._replace(service=Foreseeing(call.service, request.scope.get(CALLER, ANYBODY)))
     key = None if foresee or route.memory is Memory.NOBODY else _known_key(call.who)
     kept = None if key is None else keys.get(key)
     asked = b"" if key is None else _digest(request.url.path, call.body)
@@ -179,6 +179,8 @@ def _digest(path: str, body: object) -> bytes:
 
 async def _understood(service: Service, route: Route, request: Request, caller: Caller) -> Call:
     query = _query(request, route.asks)
+    if isinstance(query, Foresee) and query.foresee and ONLY_ASKED in request.scope:
+        request.scope[ONLY_ASKED]()
     body: Any = None
     if route.takes is not None:
         limit = FLEET_BYTES_MAX if route.takes is FleetBody else BODY_BYTES_MAX

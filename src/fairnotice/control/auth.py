@@ -28,6 +28,8 @@ from fairnotice.words import Role, TokenRole
 CALLER = "fairnotice.caller"
 # Where it carries what to call when the leader, which writes it down too, has answered it.
 LEFT_TO_LEADER = "fairnotice.left-to-leader"
+# Where it carries what to call when it is only asked what would happen.
+ONLY_ASKED = "fairnotice.only-asked"
 # The header by which one of several control planes says for whom it passes something on.
 PASSED_ON = "fairnotice-passed-on"
 # What anybody may ask: whether somebody is there, and whether he is ready.
@@ -124,7 +126,11 @@ class Gate:
             if caller is None and scope["path"] not in OPEN_PATHS:
                 await problems.said(unauthenticated(), _CHALLENGE)(scope, receive, witness)
             else:
-                more = {CALLER: caller, LEFT_TO_LEADER: witness.leave_to_leader}
+                more = {
+                    CALLER: caller,
+                    LEFT_TO_LEADER: witness.leave_to_leader,
+                    ONLY_ASKED: witness.only_ask,
+                }
                 await self._app({**scope, **more}, receive, witness)
         finally:
             # Also what failed on our side, or whom nobody could answer any more: it may be done.
@@ -144,7 +150,7 @@ class Gate:
         token = None if caller is None else caller.token
         # What an endpoint reports is in the journal, many times a second.
         routine = token is not None and token.role is TokenRole.ENDPOINT
-        if not refused and (scope["method"] in LOOKING or routine or _only_asks(scope)):
+        if not refused and (scope["method"] in LOOKING or routine or witness.only_asked):
             return
         audited = Audited(
             at=self._auth.clock.wall(),
@@ -157,11 +163,6 @@ class Gate:
             operations=witness.operations(),
         )
         self._auth.audits.note(audited, refused=refused)
-
-
-def _only_asks(scope: Scope) -> bool:
-    """Whether it is asked what would happen: nothing does, and the audit must not look as if."""
-    return bool(scope["path"].startswith("/v1/") and scope["query_string"] == b"foresee=true")
 
 
 def _path(scope: Scope) -> str:
@@ -190,6 +191,7 @@ class _Witness:
     def __init__(self, send: Send, *, keeps_body: bool) -> None:
         self.status = 0
         self.left_to_leader = False
+        self.only_asked = False
         self._send = send
         self._keeps_body = keeps_body
         self._body = b""
@@ -204,6 +206,10 @@ class _Witness:
     def leave_to_leader(self) -> None:
         """Another control plane has answered it, and has written it down."""
         self.left_to_leader = True
+
+    def only_ask(self) -> None:
+        """It is asked what would happen: nothing does, and the audit must not look as if."""
+        self.only_asked = True
 
     def operations(self) -> tuple[str, ...]:
         """Which operations came of it."""
