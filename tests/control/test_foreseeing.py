@@ -147,14 +147,17 @@ def test_who_may_see_a_part_is_told_of_the_others_only_how_many():
         body = asking.ask("admin", "GET", "/v1/fleet").json
         (mine,) = [vm for vm in body["vm"] if vm["name"] == "web-0"]
         mine["resource_group"] = "mine"
+        body["vm"].append({"name": "deaf", "node": "node-0", "resource_group": "mine"})
         assert asking.ask("admin", "PUT", "/v1/fleet", body).status == 200
         asking.texts["mine"] = kept(store, "user-9", resource_groups=("mine",))
         said = []
-        for deed in ("restart", "redeploy"):
-            answer = asking.ask("mine", "POST", f"/v1/vms/web-0/{deed}?foresee=true")
-            said += answer.json["sentences"]
+        for deed in ("web-0/restart", "deaf/redeploy"):
+            path = f"/v1/vms/{deed}?foresee=true"
+            said += asking.ask("mine", "POST", path).json["sentences"]
         assert said[1].endswith("Those who see it: web-0 and 2 more.")
         assert not any(name in " ".join(said) for name in ("web-1", "web-2", "node-")), said
+        whole = asking.ask("operator", "POST", path).json["sentences"]
+        assert any(one.startswith("deaf goes to node-") for one in whole), whole
 
 
 def test_the_audit_tells_what_was_done_and_not_what_was_thought_of():

@@ -21,12 +21,11 @@ def hidden(page, *, is_hidden):
     page.evaluate(HIDDEN, is_hidden)
 
 
-def test_a_lost_answer_makes_nothing_happen_twice(there, opened):
-    """It is asked for again by the same key; and whoever uses the keyboard is where he was."""
-    page = opened(address(there, "/vms/web-1"))
+def losing_the_first(page, path):
+    """The first answer from there is lost on its way; by which keys it was asked for."""
     keys = []
 
-    def lose_the_first(route):
+    def answer(route):
         keys.append(route.request.headers.get("idempotency-key"))
         if len(keys) == 1:
             route.fetch()
@@ -34,7 +33,14 @@ def test_a_lost_answer_makes_nothing_happen_twice(there, opened):
         else:
             route.continue_()
 
-    page.route(re.compile("/restart$"), lose_the_first)
+    page.route(re.compile(path), answer)
+    return keys
+
+
+def test_a_lost_answer_makes_nothing_happen_twice(there, opened):
+    """It is asked for again by the same key; and whoever uses the keyboard is where he was."""
+    page = opened(address(there, "/vms/web-1"))
+    keys = losing_the_first(page, "/restart$")
     opener = page.get_by_role("button", name="Restart web-1")
     opener.evaluate("button => { button.before = true; }")
     opener.focus()
@@ -55,6 +61,22 @@ def test_a_lost_answer_makes_nothing_happen_twice(there, opened):
     expect(page.get_by_role("button", name="Cancel the Reboot of web-1")).to_be_visible()
     assert not opener.evaluate("button => button.before === true")
     expect(opener).to_be_focused()
+
+
+def test_a_lost_answer_starts_no_second_rollout(there, opened):
+    """The dry run stands, and what was told is asked for again."""
+    page = opened(address(there, "/rollouts"))
+    page.get_by_label("node-5").check()
+    page.get_by_role("button", name="Dry run").click()
+    start = page.get_by_role("button", name="Start the rollout")
+    expect(start).to_be_visible()
+    keys = losing_the_first(page, "/v1/rollouts$")
+    start.click()
+    expect(page.get_by_text("The service does not answer.")).to_be_visible()
+    start.click()
+    expect(page.get_by_role("heading", name="host-update on")).to_be_visible()
+    assert keys == [keys[0]] * 2
+    assert len(there.run.service.fleet.rollouts) == 1
 
 
 def test_nothing_is_confirmed_that_was_not_told(there, opened):

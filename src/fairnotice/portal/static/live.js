@@ -160,6 +160,8 @@ function refocus(part, focused) {
 }
 
 export function startLive() {
+  // At an address at which nothing is nothing changes.
+  if (document.querySelector("[data-nothing]")) return;
   connect();
   // A page that nobody sees needs no connection, of which browsers have few.
   document.addEventListener("visibilitychange", () => {
