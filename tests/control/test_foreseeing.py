@@ -1,10 +1,12 @@
 """What would happen, told before it does: it is what happens then, and nothing has changed."""
 
+import re
+
 import pytest
 
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.testing.manual_clock import ManualClock
-from tests.control.bearers import Bearers
+from tests.control.bearers import Bearers, kept
 from tests.control.calling import in_minutes, restarted, serving
 
 DEEDS = {
@@ -86,6 +88,18 @@ def test_who_is_not_told_is_said(served):
     ]
 
 
+def test_where_vms_go_is_said_and_which_stay(served):
+    """By the node's name; and that there is no room."""
+    (vm,) = [one for one in served.get("/v1/vms").json["items"] if one["name"] == "db"]
+    said = told(served, f"/v1/nodes/{vm['node']}/fail")
+    assert any(re.fullmatch(r"db goes to node-\d\.", one) for one in said), said
+    for node in served.get("/v1/nodes").json["items"]:
+        if node["name"] != vm["node"]:
+            served.post(f"/v1/nodes/{node['name']}/cordon")
+    said = told(served, f"/v1/nodes/{vm['node']}/evacuate")
+    assert any("db" in one and "there is no room for them elsewhere" in one for one in said), said
+
+
 def test_what_was_announced_is_told_by_its_own_words(served):
     """Approve, postpone, cancel, release."""
     path = f"/v1/events/{restarted(served)}"
@@ -125,13 +139,35 @@ def test_a_rollout_is_steered_with_foresight(served):
     assert served.get(f"/v1/rollouts/{rollout}").json["status"] == "running"
 
 
+def test_who_may_see_a_part_is_told_of_the_others_only_how_many():
+    """Neither their names, nor which nodes there are."""
+    store = MemoryStore()
+    with serving(store, auth=True) as there:
+        asking = Bearers(there, store)
+        body = asking.ask("admin", "GET", "/v1/fleet").json
+        (mine,) = [vm for vm in body["vm"] if vm["name"] == "web-0"]
+        mine["resource_group"] = "mine"
+        body["vm"].append({"name": "deaf", "node": "node-0", "resource_group": "mine"})
+        assert asking.ask("admin", "PUT", "/v1/fleet", body).status == 200
+        asking.texts["mine"] = kept(store, "user-9", resource_groups=("mine",))
+        said = []
+        for deed in ("web-0/restart", "deaf/redeploy"):
+            path = f"/v1/vms/{deed}?foresee=true"
+            said += asking.ask("mine", "POST", path).json["sentences"]
+        assert said[1].endswith("Those who see it: web-0 and 2 more.")
+        assert not any(name in " ".join(said) for name in ("web-1", "web-2", "node-")), said
+        whole = asking.ask("operator", "POST", path).json["sentences"]
+        assert any(one.startswith("deaf goes to node-") for one in whole), whole
+
+
 def test_the_audit_tells_what_was_done_and_not_what_was_thought_of():
     """Else it would look as if somebody had restarted a VM again and again."""
     store = MemoryStore()
     with serving(store, auth=True) as there:
         asking = Bearers(there, store)
         path = "/v1/vms/web-0/restart"
-        assert asking.ask("operator", "POST", f"{path}?foresee=true").status == 200
+        for said in ("true", "True", "1"):
+            assert asking.ask("operator", "POST", f"{path}?foresee={said}").status == 200
         assert asking.ask("reader", "POST", f"{path}?foresee=true").status == 403
         assert asking.ask("operator", "POST", f"{path}?foresee=false").status == 202
         found = asking.ask("admin", "GET", "/v1/audit").json["items"]

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from fairnotice.testing.manual_clock import ManualClock
+from tests.conductor.orchestra import Failing
 from tests.control.calling import restarted
 from tests.portal.browsing import HOSTILE, hostile_fleet, served
 
@@ -52,7 +53,9 @@ def test_a_page_can_be_read_without_scripts(busy, path):
     assert answer.status == 200, answer
     policy = answer.headers["content-security-policy"]
     assert "unsafe" not in policy
-    assert "default-src 'none'" in policy
+    for closed in ("default-src 'none'", "form-action 'self'", "base-uri 'none'"):
+        assert closed in policy
+    assert "frame-ancestors 'none'" in policy
     assert answer.headers["cache-control"] == "no-store"
     html = answer.body.decode()
     for tag, attributes in Elements(html).found:
@@ -122,6 +125,45 @@ def test_what_is_not_there_is_said_with_what_may_be_meant(busy, path):
     assert answer.status == 404
     assert b"There is no" in answer.body
     assert (b"web-0" in answer.body) == (path == "/vms/web-9")
+
+
+def test_whoever_mistypes_is_shown_a_page_and_a_program_is_not(busy):
+    """With all that is on every page; nothing of the API looks like one."""
+    page = busy.get("/nope", Accept="text/html,*/*;q=0.8")
+    assert page.status == 404
+    assert b"There is nothing at /nope." in page.body
+    assert b'aria-label="Pages"' in page.body
+    assert busy.get("/nope").problem["type"].endswith(":no-address")
+    assert busy.get("/v1/nope", Accept="text/html").problem["status"] == 404
+    assert busy.get("/v1/vms/db/restart", Accept="text/html").problem["status"] == 405
+    assert busy.post("/nope", Accept="text/html").problem["status"] == 404
+
+
+@pytest.mark.parametrize("query", ["/?span=", "/history?before=", "/live?page=/nope&revision="])
+def test_a_number_that_nobody_wrote_is_none(busy, query):
+    """However long it is."""
+    assert busy.get(query + "9" * 5_000).status in (200, 404)
+    assert busy.get("/live?page=http://[").status == 404
+
+
+def test_lines_to_copy_do_what_they_say(busy):
+    """They ask this very service, and approve the very event that waits."""
+    html = unescape(page_of(busy, "/vms/web-0"))
+    assert f"FAIRNOTICE_URL=http://{busy.run.control} fairnotice as web-0 -- COMMAND" in html
+    assert f'{{"EventId": "{busy.event}"}}' in html
+    assert '{"EventId": "EVENT-ID"}' in unescape(page_of(busy, "/vms/spot_0"))
+
+
+def test_a_store_that_cannot_be_written_to_is_on_every_page():
+    """With what it says itself."""
+    store = Failing()
+    with served(store=store) as there:
+        assert b"Nothing can be recorded" not in there.get("/").body
+        store.broken = True
+        assert there.post("/v1/vms/db/restart").status == 503
+        for path in PAGES:
+            assert "<strong>Nothing can be recorded:</strong>" in page_of(there, path), path
+        store.broken = False
 
 
 def test_a_fault_is_on_every_page():
@@ -257,6 +299,8 @@ def test_hostile_names_are_only_text():
         paths += [f"/nodes/{quote(name, safe='')}" for name in HOSTILE.values()]
         for path in paths:
             html = page_of(there, path)
+            (message,) = messages(there, path, 1)
+            assert message["whole"], path
             found = Elements(html).found
             assert [tag for tag, _ in found].count("script") == 1, path
             assert "img" not in [tag for tag, _ in found], path

@@ -67,6 +67,24 @@ def test_the_cookie_is_out_of_reach(asking):
     assert "Secure" in secure
 
 
+def test_under_tls_only_a_cookie_is_believed_that_came_by_tls(asking):
+    """Another one may have been put there by whoever speaks for this host name without."""
+    token = asking.texts["reader"]
+    planted, ours = f"fairnotice={token}", f"__Host-fairnotice={token}"
+    through = {"X_Forwarded_Proto": "https"}
+    assert asking.served.get("/", Cookie=planted).status == 200
+    assert asking.served.get("/", Cookie=planted, **through).status == 303
+    assert asking.served.get("/", Cookie=f"{planted}; {ours}", **through).status == 200
+
+
+def test_what_is_asked_for_by_cookie_is_kept_nowhere(asking):
+    """A cache keeps away from what came by a token's header without being told."""
+    cookie = cookie_of(signed_in(asking, "reader"))
+    answer = asking.served.get("/v1/vms", Cookie=cookie)
+    assert answer.json["items"]
+    assert answer.headers["cache-control"] == "no-store"
+
+
 @pytest.mark.parametrize("who", ["malformed", "unknown", "wrong", "expired", "revoked"])
 def test_a_token_that_does_not_count_is_refused(asking, who):
     """In the same words, whatever is wrong with it; and it is written down."""
@@ -97,6 +115,9 @@ def test_what_changes_something_needs_the_word_of_a_page(asking):
     wrong = asking.served.post(path, Cookie=cookie, X_CSRF_Token=word[:-1] + "x")
     assert wrong.problem["type"].endswith(":foreign")
     assert asking.served.post(path, Cookie=cookie, X_CSRF_Token=word).status == 200
+    for method, other in (("DELETE", "/v1/faults"), ("PUT", "/v1/fleet"), ("PATCH", "/v1/fleet")):
+        foreign = asking.served.call(method, other, {}, Cookie=cookie)
+        assert foreign.problem["type"].endswith(":foreign"), method
     # A program needs none: no page of another site can send its header.
     assert asking.ask("operator", "POST", path).status == 200
 
@@ -117,10 +138,13 @@ def test_a_reader_cannot_act(asking):
 
 @pytest.mark.parametrize("who", ["limited", "endpoint"])
 def test_who_may_see_a_part_is_told_so(asking, who):
-    """The pages show all there is."""
-    page = asking.served.get("/", Cookie=cookie_of(signed_in(asking, who)))
-    assert page.status == 403
-    assert b"limited to a part" in page.body
+    """The pages show all there is: he is not signed in, and a cookie of his own is no help."""
+    refused = signed_in(asking, who)
+    page = asking.served.get("/", Cookie=f"fairnotice={asking.texts[who]}")
+    for answer in (refused, page):
+        assert answer.status == 403
+        assert b"limited to a part" in answer.body
+        assert "set-cookie" not in answer.headers
 
 
 def test_a_cookie_that_is_none_does_no_harm(asking):

@@ -20,6 +20,7 @@ from fairnotice.control.auth import (
     BODY_BYTES_MAX,
     CALLER,
     NOTE,
+    ONLY_ASKED,
     TO_LEADER,
     Caller,
     OnlyFor,
@@ -170,7 +171,7 @@ def _name(request: Request) -> str:
 async def _answered(route: Route, call: Call, request: Request, keys: Keys) -> Response:
     foresee = isinstance(call.query, Foresee) and call.query.foresee
     if foresee:
-        call = call._replace(service=Foreseeing(call.service))
+        call = call._replace(service=Foreseeing(call.service, request.scope.get(CALLER, ANYBODY)))
     key = None if foresee or route.memory is Memory.NOBODY else _known_key(call.who)
     kept = None if key is None else keys.get(key)
     asked = b"" if key is None else _digest(request.url.path, call.body)
@@ -207,6 +208,8 @@ def _digest(path: str, body: object) -> bytes:
 
 async def _understood(service: Service, route: Route, request: Request, caller: Caller) -> Call:
     query = _query(request, route.asks)
+    if isinstance(query, Foresee) and query.foresee and ONLY_ASKED in request.scope:
+        request.scope[ONLY_ASKED]()
     body: Any = None
     if route.takes is not None:
         # What needs nothing said may have nothing said.

@@ -34,6 +34,8 @@ LEFT_TO_LEADER = "fairnotice.left-to-leader"
 TO_LEADER = "fairnotice.to-leader"
 # Where it carries what to call at an address where everything asked is written down.
 NOTE = "fairnotice.note"
+# Where it carries what to call when it is only asked what would happen.
+ONLY_ASKED = "fairnotice.only-asked"
 # The header by which one of several control planes says for whom it passes something on.
 PASSED_ON = "fairnotice-passed-on"
 # What anybody may ask: whether somebody is there, and whether he is ready.
@@ -137,6 +139,7 @@ class Gate:
                     CALLER: caller,
                     LEFT_TO_LEADER: witness.leave_to_leader,
                     NOTE: witness.note,
+                    ONLY_ASKED: witness.only_ask,
                 }
                 await self._app({**scope, **more}, receive, witness)
         finally:
@@ -150,7 +153,7 @@ class Gate:
         token = None if caller is None else caller.token
         # What an endpoint reports is in the journal, many times a second.
         routine = token is not None and token.role is TokenRole.ENDPOINT
-        passed_over = scope["method"] in LOOKING or routine or _only_asks(scope)
+        passed_over = scope["method"] in LOOKING or routine or witness.only_asked
         if passed_over and not (refused or witness.noted):
             return
         # A token that was stolen goes on to be tried after it is revoked.
@@ -177,11 +180,6 @@ def _shown(scope: Scope) -> str:
         return ""
     scheme, _, text = given[0].decode("latin-1").partition(" ")
     return text.strip() if scheme.lower() == "bearer" else ""
-
-
-def _only_asks(scope: Scope) -> bool:
-    """Whether it is asked what would happen: nothing does, and the audit must not look as if."""
-    return bool(scope["path"].startswith("/v1/") and scope["query_string"] == b"foresee=true")
 
 
 def _path(scope: Scope) -> str:
@@ -211,6 +209,7 @@ class _Witness:
         self.status = 0
         self.left_to_leader = False
         self.noted = False
+        self.only_asked = False
         self._send = send
         self._keeps_body = keeps_body
         self._body = b""
@@ -229,6 +228,10 @@ class _Witness:
     def note(self) -> None:
         """It is written down, though it changes nothing, or whoever asks does so all the time."""
         self.noted = True
+
+    def only_ask(self) -> None:
+        """It is asked what would happen: nothing does, and the audit must not look as if."""
+        self.only_asked = True
 
     def operations(self) -> tuple[str, ...]:
         """Which operations came of it."""

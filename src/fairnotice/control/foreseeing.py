@@ -7,10 +7,12 @@ from there, and thrown away.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairnotice.control import shapes, views
+from fairnotice.control.auth import ANYBODY, Caller
 from fairnotice.control.in_words import seconds_in_words
+from fairnotice.control.limits import Reach
 from fairnotice.control.service import Result, Service
 from fairnotice.engine import Decision, Fleet, Refusal, changes
 from fairnotice.engine.changes import Change
@@ -55,8 +57,9 @@ _NODE_SENTENCES: dict[type[Change[Any]], str] = {
 class Foreseeing(Service):
     """The same use cases, of which none is carried out."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, caller: Caller = ANYBODY) -> None:
         super().__init__(service.conductor)
+        self._caller = caller
 
     async def _decided(self, command: Command) -> Decision | Refusal:
         return self.conductor.foresee(command)
@@ -74,17 +77,41 @@ class Foreseeing(Service):
             events=accepted.events,
             left=accepted.left,
             warnings=accepted.warnings,
-            sentences=sentences(self.fleet, after, decision.changes, accepted.left),
+            sentences=sentences(
+                Sight(self.fleet, after, self._caller), decision.changes, accepted.left
+            ),
         )
 
 
-def sentences(
-    before: Fleet, after: Fleet, made: Sequence[Change[Any]], left: Sequence[str]
-) -> list[str]:
+class Sight(NamedTuple):
+    """The fleet before and after, as far as he who asks may see it."""
+
+    before: Fleet
+    after: Fleet
+    caller: Caller
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether he is told which nodes there are."""
+        return self.caller.limits is None
+
+    def listed(self, names: Sequence[str]) -> str:
+        """These VMs by their names; of those that are none of his, and of many, how many."""
+        his = [name for name in names if self.caller.reaches(self.before, Reach.VM, name)]
+        shown = his[:NAMES_SHOWN]
+        more = len(names) - len(shown)
+        if not shown:
+            return "1 VM" if more == 1 else f"{more} VMs"
+        return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def sentences(sight: Sight, made: Sequence[Change[Any]], left: Sequence[str]) -> list[str]:
     """What these changes mean to people, in the order in which they would notice."""
-    told = [*_nodes(made), *_planned(after, made), *_known(before, after, made), *_rollouts(made)]
+    told = [*_nodes(made), *_planned(sight, made), *_known(sight, made), *_rollouts(made)]
     if left:
-        told.append(f"{_listed(left)} stay where they are: there is no room for them elsewhere.")
+        told.append(
+            f"{sight.listed(left)} stay where they are: there is no room for them elsewhere."
+        )
     return list(dict.fromkeys(told)) or ["Nothing changes: it was asked for already, or is so."]
 
 
@@ -98,7 +125,8 @@ def _nodes(made: Iterable[Change[Any]]) -> Iterator[str]:
 # ---- What is new ----
 
 
-def _planned(after: Fleet, made: Iterable[Change[Any]]) -> Iterator[str]:
+def _planned(sight: Sight, made: Iterable[Change[Any]]) -> Iterator[str]:
+    after = sight.after
     planned = [one.row.id for one in made if isinstance(one, changes.OperationPlanned)]
     operations = [after.operations[name] for name in planned]
     # An operation that is made of several, one per scope, is one to whoever asks for it.
@@ -109,18 +137,18 @@ def _planned(after: Fleet, made: Iterable[Change[Any]]) -> Iterator[str]:
         vms = [name for operation in same for name in operation.vms]
         if vms:
             will_be = _WILL_BE[kind].format(node=node or "its node")
-            yield f"{_listed(vms)} will be {will_be}."
+            yield f"{sight.listed(vms)} will be {will_be}."
     for operation in operations:
-        yield from _announced(after, operation)
-        yield from _untold(after, operation)
-        yield from _begun(after, operation)
+        yield from _announced(sight, operation)
+        yield from _untold(sight, operation)
+        yield from _begun(sight, operation)
 
 
-def _announced(after: Fleet, operation: Operation) -> Iterator[str]:
+def _announced(sight: Sight, operation: Operation) -> Iterator[str]:
     for name in operation.events:
-        event = after.events[name]
-        seen_by = _listed(after.vms_in_scope.get(event.scope, ()))
-        what = f"{event.type} of {_listed(event.resources)}"
+        event = sight.after.events[name]
+        seen_by = sight.listed(sight.after.vms_in_scope.get(event.scope, ()))
+        what = f"{event.type} of {sight.listed(event.resources)}"
         if event.status is not EventStatus.SCHEDULED:
             yield f"{event.scope} sees it as {event.status} at once, without notice: {what}."
             continue
@@ -132,7 +160,8 @@ def _announced(after: Fleet, operation: Operation) -> Iterator[str]:
         )
 
 
-def _untold(after: Fleet, operation: Operation) -> Iterator[str]:
+def _untold(sight: Sight, operation: Operation) -> Iterator[str]:
+    after = sight.after
     named = {name for event in operation.events for name in after.events[event].resources}
     silent: dict[str, list[str]] = {}
     for name in operation.vms:
@@ -145,13 +174,14 @@ def _untold(after: Fleet, operation: Operation) -> Iterator[str]:
             if enabled
             else "none of its VMs has asked within 24 hours"
         )
-        yield f"Of {_listed(vms)} nobody in {scope} is told: {why}."
+        yield f"Of {sight.listed(vms)} nobody in {scope} is told: {why}."
 
 
-def _begun(after: Fleet, operation: Operation) -> Iterator[str]:
+def _begun(sight: Sight, operation: Operation) -> Iterator[str]:
     if operation.started_at is not None:
         yield "It begins at once."
-        yield from _going(after, operation)
+        if sight.has_nodes:
+            yield from _going(sight.after, operation)
     elif not operation.events:
         yield f"It begins at {operation.not_before:%Y-%m-%d %H:%M:%S} UTC, or after what is due."
 
@@ -166,14 +196,15 @@ def _going(after: Fleet, operation: Operation) -> Iterator[str]:
 # ---- What was announced already ----
 
 
-def _known(before: Fleet, after: Fleet, made: Iterable[Change[Any]]) -> Iterator[str]:
+def _known(sight: Sight, made: Iterable[Change[Any]]) -> Iterator[str]:
+    before = sight.before
     for change in made:
         row = change.row
         if not isinstance(row, Event) or row.id not in before.events:
             continue
-        what = f"The {row.type} of {_listed(row.resources)} in {row.scope}"
+        what = f"The {row.type} of {sight.listed(row.resources)} in {row.scope}"
         if isinstance(change, changes.EventApproved):
-            yield from _approved(after, row, what)
+            yield from _approved(sight, row, what)
         elif isinstance(change, changes.EventPostponed):
             yield (
                 f"{what} starts at {row.not_before:%Y-%m-%d %H:%M:%S} UTC at the earliest, not at "
@@ -187,7 +218,8 @@ def _known(before: Fleet, after: Fleet, made: Iterable[Change[Any]]) -> Iterator
             yield f"{what} waits for no endpoint any more."
 
 
-def _approved(after: Fleet, event: Event, what: str) -> Iterator[str]:
+def _approved(sight: Sight, event: Event, what: str) -> Iterator[str]:
+    after = sight.after
     operation = after.operations[event.operation]
     if operation.started_at is not None:
         return
@@ -199,8 +231,8 @@ def _approved(after: Fleet, event: Event, what: str) -> Iterator[str]:
     others = [name for other in waiting for name in other.resources]
     if others:
         yield (
-            f"{what} is approved. It starts when that of {_listed(others)} is approved too, or at "
-            f"{operation.not_before:%Y-%m-%d %H:%M:%S} UTC."
+            f"{what} is approved. It starts when that of {sight.listed(others)} is approved too, "
+            f"or at {operation.not_before:%Y-%m-%d %H:%M:%S} UTC."
         )
     else:
         yield f"{what} is approved. It starts as soon as its VMs are free."
@@ -218,9 +250,3 @@ def _rollouts(made: Iterable[Change[Any]]) -> Iterator[str]:
         row = change.row
         if isinstance(row, Rollout) and row.status in says:
             yield says[row.status]
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMES_SHOWN])
-    more = len(names) - NAMES_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown

@@ -4,7 +4,7 @@ import asyncio
 import gzip
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 from uuid import uuid4
 
 from starlette.datastructures import QueryParams
@@ -17,13 +17,12 @@ from fairnotice.control.auth import ANYBODY, CALLER, Caller
 from fairnotice.control.running import Running
 from fairnotice.errors import UnknownName
 from fairnotice.portal.assets import ASSETS, BUILD
-from fairnotice.portal.drawing import draw
 from fairnotice.portal.fleet_page import FleetPage
 from fairnotice.portal.history_pages import EventPage, HistoryPage, Search
 from fairnotice.portal.live import Standing, messages
 from fairnotice.portal.machine_pages import NodePage, VmPage
 from fairnotice.portal.now_page import NowPage
-from fairnotice.portal.parts import Page
+from fairnotice.portal.parts import NotFoundPage, Page
 from fairnotice.portal.rollout_pages import RolloutPage, RolloutsPage
 from fairnotice.portal.site import NEWEST, Site, Viewer
 from fairnotice.words import TokenRole
@@ -47,16 +46,21 @@ STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 ZIPPED_FROM_BYTES = 1_000
 ZIP_LEVEL = 4
 # More than a journal will ever have, and less than a database can hold.
-REVISION_DIGITS_MAX = 18
+DIGITS_MAX = 18
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 # A page from the names in its path and what stands after the question mark.
 Maker = Callable[[Site, Viewer, Mapping[str, Any], QueryParams], Awaitable[Page] | Page]
 
 
+def _number(query: QueryParams, name: str) -> int | None:
+    """A number after the question mark; None where there is none, or what nobody of ours wrote."""
+    text = query.get(name, "")
+    return int(text) if text.isdecimal() and len(text) <= DIGITS_MAX else None
+
+
 def _now(site: Site, viewer: Viewer, _: Mapping[str, Any], query: QueryParams) -> Page:
-    asked = query.get("span", "")
-    return NowPage(site, viewer, int(asked) if asked.isdecimal() else None)
+    return NowPage(site, viewer, _number(query, "span"))
 
 
 def _vm(site: Site, viewer: Viewer, names: Mapping[str, Any], query: QueryParams) -> Page:
@@ -65,9 +69,8 @@ def _vm(site: Site, viewer: Viewer, names: Mapping[str, Any], query: QueryParams
 
 async def _history(site: Site, viewer: Viewer, _: Mapping[str, Any], query: QueryParams) -> Page:
     asked = {name: query.get(name, "").strip() for name in Search._fields}
-    before = query.get("before", "")[:REVISION_DIGITS_MAX]
-    revision = int(before) if before.isdecimal() else None
-    return await HistoryPage(site, viewer, Search(**asked), revision).look_back()
+    before = _number(query, "before")
+    return await HistoryPage(site, viewer, Search(**asked), before).look_back()
 
 
 async def _event(site: Site, viewer: Viewer, names: Mapping[str, Any], _: QueryParams) -> Page:
@@ -124,6 +127,7 @@ class Front:
             Route("/live", self._live),
             Route("/static/{build}/{name}", _asset),
             Route("/favicon.ico", _icon),
+            Mistyped("/{path:path}", self._mistyped),
         ]
 
     # ---- Pages ----
@@ -145,20 +149,23 @@ class Front:
         made = make(self._site, viewer, names, query)
         return made if isinstance(made, Page) else await made
 
-    async def _not_found(self, request: Request, unknown: UnknownName) -> Response:
-        html = draw("not_found.html", {"why": str(unknown), "nearest": unknown.nearest})
-        return await zipped(request, html, 404)
+    async def _not_found(self, request: Request, why: object) -> Response:
+        page = NotFoundPage(self._site, viewer_of(request), str(why))
+        return await zipped(request, await page.html(self._process), 404)
+
+    async def _mistyped(self, request: Request) -> Response:
+        return await self._not_found(request, f"There is nothing at {request.url.path}.")
 
     # ---- What stays live ----
 
     async def _live(self, request: Request) -> Response:
-        asked = urlsplit(request.query_params.get("page", "/"))
-        found = self._found({**request.scope, "path": asked.path, "method": "GET"})
+        path, _, query = request.query_params.get("page", "/").partition("?")
+        # As the browser writes it: what a name has beside letters is quoted.
+        found = self._found({**request.scope, "path": unquote(path), "method": "GET"})
         if found is None:
             return Response(status_code=404)
-        query = QueryParams(asked.query)
         try:
-            page = await self._made(found[0], viewer_of(request), found[1], query)
+            page = await self._made(found[0], viewer_of(request), found[1], QueryParams(query))
         except UnknownName:
             # What the page was about is gone: nothing changes on it any more.
             return Response(status_code=410)
@@ -176,10 +183,22 @@ class Front:
 
     def _standing(self, request: Request) -> Standing:
         given = request.query_params
-        revision = given.get("revision", "")
-        if given.get("process") != self._process or not revision.isdecimal():
+        revision = _number(given, "revision")
+        if given.get("process") != self._process or revision is None:
             return Standing(-1, "")
-        return Standing(int(revision), given.get("state", ""))
+        return Standing(revision, given.get("state", ""))
+
+
+class Mistyped(Route):
+    """Whatever a person typed that is nobody's address; to programs the API says so."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether a browser asks for a page there, and not for something of the API."""
+        accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
+        if scope["path"].startswith("/v1/") or b"text/html" not in accepted:
+            return Match.NONE, {}
+        match, child = super().matches(scope)
+        return (match, child) if match is Match.FULL else (Match.NONE, {})
 
 
 async def zipped(request: Request, html: str, status: int = 200) -> Response:

@@ -6,9 +6,9 @@ from typing import Any
 
 from fairnotice.control.service import named
 from fairnotice.engine.changes import Row
-from fairnotice.model import Event
+from fairnotice.model import Event, Vm
 from fairnotice.portal.parts import Key, Page, Part
-from fairnotice.portal.site import NEWEST, Site, Viewer
+from fairnotice.portal.site import ANY_EVENT, NEWEST, Site, Viewer
 from fairnotice.portal.telling import told, touched
 from fairnotice.wire.versions import SCHEDULED_EVENTS
 
@@ -35,7 +35,8 @@ class VmPage(Page):
 
     def keys(self) -> Iterable[Key]:
         """Few enough to be drawn all."""
-        return (Key("vm-head"), Key("vm-facts"), Key("vm-events"), Key("vm-document"))
+        kinds = ("vm-head", "vm-facts", "vm-events", "vm-document", "vm-lines")
+        return map(Key, kinds)
 
     def passing(self) -> Iterable[Key]:
         """It may have asked, which is no commit."""
@@ -55,11 +56,22 @@ class VmPage(Page):
         elif key.kind == "vm-document":
             body = self.site.service.document(self.name, self.api_version)
             more["document"] = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+        elif key.kind == "vm-lines":
+            more["lines"] = self.site.lines(self.name, self.api_version, self._to_approve(vm))
         elif key.kind == "vm-facts":
             asked = self.site.last_asked(self.name)
             # To the second: it is told anew when it has asked again, not when time passes.
             more["asked_at"] = None if asked is None else asked.replace(microsecond=0)
         return self.drawn(key, f"{key.kind}-box", f"part_{key.kind.replace('-', '_')}.html", **more)
+
+    def _to_approve(self, vm: Vm) -> str:
+        """The event that it may approve next; where there is none, what stands for one."""
+        of_scope = (
+            self.fleet.events[name] for name in self.fleet.events_in_scope.get(vm.scope, ())
+        )
+        waiting = [event for event in of_scope if told(event, self.now).open]
+        waiting.sort(key=lambda event: (vm.name not in event.resources, event.not_before))
+        return waiting[0].id if waiting else ANY_EVENT
 
     def _events(self, scope: str) -> list[Event]:
         """Those that name it: what comes, then what is over, the newest first."""

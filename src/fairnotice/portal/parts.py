@@ -144,3 +144,22 @@ class Page:
 
         more = {"page": self, "box": box, "process": process, "revision": revision}
         return draw(self.template, {**self.context(), **more})
+
+
+class NotFoundPage(Page):
+    """What is at an address at which nothing is: why, and where to go."""
+
+    template = "not_found.html"
+
+    def __init__(self, site: Site, viewer: Viewer, why: str) -> None:
+        super().__init__(site, viewer)
+        self.why = why
+
+    @property
+    def title(self) -> str:
+        """What the browser's tab says."""
+        return "Not there"
+
+    def keys(self) -> Iterable[Key]:
+        """Nothing that changes."""
+        return ()

@@ -2,7 +2,8 @@
 
     SignIn    in front of the gate: turns the cookie into the header that the gate knows
 
-The cookie holds the token itself, where no script can read it and no other site can have it sent.
+The cookie holds the token itself, where no script can read it and no other site can have it sent;
+only what else is served by this very host name, on another port, is sent it too.
 So every control plane knows it, also after a restart; it ends when the token does; and there is no
 second secret to keep (docs/decisions/0014-portal.md). What changes something by cookie must also
 show what only a page of ours knows: a word made from the token.
@@ -17,18 +18,20 @@ from http.cookies import CookieError, SimpleCookie
 from typing import NamedTuple
 from urllib.parse import parse_qs, quote
 
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairnotice.control import problems
 from fairnotice.control.admission import Auth
-from fairnotice.control.auth import LOOKING
+from fairnotice.control.auth import LOOKING, caller_of
 from fairnotice.control.tokens import Bearer, Lapsed
 from fairnotice.errors import Unavailable
 from fairnotice.portal.drawing import draw
 from fairnotice.portal.front import CSRF, PAGE_HEADERS, asset
 from fairnotice.stores.access import Audited
+from fairnotice.words import TokenRole
 
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 STATIC = "/static/"
@@ -41,6 +44,10 @@ FORM_BYTES_MAX = 8_192
 # Nothing else becomes a header, of this request or of one that is passed on.
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,200}", re.ASCII)
 NOT_COUNTING = "This token does not count: it is unknown, expired or revoked."
+ONLY_A_PART = (
+    "The pages show the whole cloud, and this token is limited to a part of it, or is an "
+    "endpoint's. What it may see, the API and the command line show."
+)
 
 
 class Session(NamedTuple):
@@ -97,7 +104,7 @@ class SignIn:
                 detail = "This did not come from a page of ours. Load the page again."
                 await problems.said(problems.problem("foreign", 403, detail))(scope, receive, send)
                 return
-            scope = _as_bearer(scope, session)
+            scope, send = _as_bearer(scope, session), _unkept(send)
         if _wants_page(request):
             send = _Pages(request, send)
         await self._app(scope, receive, send)
@@ -117,14 +124,23 @@ class SignIn:
         except Unavailable:
             why = "Whether this token counts, nobody can tell now. Try again in a moment."
             return _asking(onward, why, 503)
-        self._note(request, bearer, self._auth.tokens.lapsed(token))
+        answer = self._answer(request, bearer, token, onward)
+        self._note(request, bearer, self._auth.tokens.lapsed(token), answer.status_code)
+        return answer
+
+    def _answer(self, request: Request, bearer: Bearer | None, token: str, onward: str) -> Response:
         if bearer is None:
             return _asking(onward, NOT_COUNTING, 401)
+        caller = caller_of(bearer)
+        if caller.limits is not None or not caller.may(TokenRole.READER):
+            return _asking(onward, ONLY_A_PART, 403)
         answer = RedirectResponse(onward, 303)
         _set(answer, request, token, LASTS_SECONDS)
         return answer
 
-    def _note(self, request: Request, bearer: Bearer | None, lapsed: Lapsed | None) -> None:
+    def _note(
+        self, request: Request, bearer: Bearer | None, lapsed: Lapsed | None, status: int
+    ) -> None:
         """Who signs in is written down, and who tries to."""
         known = bearer or lapsed
         audited = Audited(
@@ -134,10 +150,10 @@ class SignIn:
             source=request.client.host if request.client else "",
             method=request.method,
             path=SIGN_IN,
-            status=401 if bearer is None else 303,
+            status=status,
             lapsed="" if lapsed is None else lapsed.why,
         )
-        self._auth.audits.note(audited, refused=bearer is None)
+        self._auth.audits.note(audited, refused=status in (401, 403))
 
 
 async def _sign_out(request: Request) -> Response:
@@ -171,11 +187,7 @@ class _Pages:
     def _instead(self, status: int) -> Response:
         if status == HTTPStatus.UNAUTHORIZED:
             return _to_sign_in(self._request)
-        why = (
-            "The pages show the whole cloud, and this token is limited to a part of it, or is an "
-            "endpoint's. What it may see, the API and the command line show."
-        )
-        return _asking("/", why, 403)
+        return _asking("/", ONLY_A_PART, 403)
 
 
 # ---- Requests ----
@@ -190,10 +202,19 @@ def _session(request: Request) -> Session | None:
         found = SimpleCookie(request.headers.get("cookie", ""))
     except CookieError:
         return None
-    for name in (SECURE_NAME, PLAIN_NAME):
+    # Under TLS the plain one may have been put there by anybody who speaks for this host without.
+    for name in (SECURE_NAME,) if _is_secure(request) else (SECURE_NAME, PLAIN_NAME):
         if name in found and _TOKEN.fullmatch(found[name].value):
             return Session(found[name].value)
     return None
+
+
+def _is_secure(request: Request) -> bool:
+    """Whether the browser speaks TLS, to us or to a proxy: whoever says so is believed less."""
+    # What the browser speaks it says itself, where it sends a form.
+    origin = request.headers.get("origin", "")
+    forwarded = request.headers.get("x-forwarded-proto", "")
+    return "https" in (request.url.scheme, forwarded) or origin.startswith("https://")
 
 
 def _header(scope: Scope, name: bytes) -> str | None:
@@ -208,6 +229,17 @@ def _as_bearer(scope: Scope, session: Session) -> Scope:
     )
     bearer = (b"authorization", f"Bearer {session.token}".encode())
     return {**scope, "headers": [*kept, bearer], CSRF: session.csrf}
+
+
+def _unkept(send: Send) -> Send:
+    """No cache keeps what was asked for by cookie: only a header would have told it not to."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).setdefault("Cache-Control", "no-store")
+        await send(message)
+
+    return sending
 
 
 def _wants_page(request: Request) -> bool:
@@ -255,9 +287,7 @@ def _asking(onward: str, why: str = "", status: int = 200) -> Response:
 
 
 def _set(answer: Response, request: Request, token: str, seconds: int) -> None:
-    # A proxy in front may do TLS: what the browser speaks, it says itself.
-    origin = request.headers.get("origin", "")
-    secure = request.url.scheme == "https" or origin.startswith("https://")
+    secure = _is_secure(request)
     answer.set_cookie(
         SECURE_NAME if secure else PLAIN_NAME,
         token,

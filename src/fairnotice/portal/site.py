@@ -14,6 +14,10 @@ from fairnotice.errors import Unavailable
 NEWEST = "2020-07-01"
 # Where a VM finds its metadata.
 INSIDE_A_VM = "http://169.254.169.254"
+# What stands for an event's id where there is none.
+ANY_EVENT = "EVENT-ID"
+# Where the command line asks unless it is told to ask elsewhere.
+USUAL_CONTROL = "127.0.0.1:8600"
 
 
 class Viewer(NamedTuple):
@@ -91,10 +95,10 @@ class Site:
         """Where this VM reads its document."""
         return f"{self._metadata(vm)}/metadata/scheduledevents?api-version={api_version}"
 
-    def lines(self, vm: str, api_version: str = NEWEST) -> list[Line]:
-        """What to type to be this VM, or to be asked as it."""
+    def lines(self, vm: str, api_version: str = NEWEST, event: str = ANY_EVENT) -> list[Line]:
+        """What to type to be this VM, or to be asked as it; with the event that it may approve."""
         url = shlex.quote(self.document_url(vm, api_version))
-        started = shlex.quote('{"StartRequests": [{"EventId": "EVENT-ID"}]}')
+        started = shlex.quote(f'{{"StartRequests": [{{"EventId": "{event}"}}]}}')
         endpoint = shlex.quote(self._metadata(vm))
         said = [
             Line("read the document", f"curl -s -H Metadata:true {url}"),
@@ -105,10 +109,14 @@ class Site:
             ),
         ]
         if self._run.prefix_allowed:
-            said.append(
-                Line("run any command as this VM", f"fairnotice as {shlex.quote(vm)} -- COMMAND")
-            )
+            command = f"fairnotice as {shlex.quote(vm)} -- COMMAND"
+            said.append(Line("run any command as this VM", self._asked_here() + command))
         return said
+
+    def _asked_here(self) -> str:
+        """What makes the command line ask this very control plane."""
+        control = str(self._run.control)
+        return "" if control == USUAL_CONTROL else f"FAIRNOTICE_URL=http://{control} "
 
     def _metadata(self, vm: str) -> str:
         if self._run.worker is None:

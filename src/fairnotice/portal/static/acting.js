@@ -1,5 +1,4 @@
 // What may be done: first it is asked what would happen, then it is done, both through the API.
-import { now } from "./clock.js";
 
 /** @typedef {{sentences: string[], warnings: string[]}} Foresight */
 /** @typedef {{detail: string, field?: string | null}} Problem */
@@ -16,8 +15,11 @@ function byId(id) {
   return found;
 }
 
-/** What is under way: its address, its key, and how often it was asked what would happen. */
-let doing = { url: "", key: "", asked: 0 };
+/**
+ * What is under way: its address, its key, how often it was asked what would happen, of which body that was told,
+ * and from which instant on more notice is counted.
+ */
+let doing = { url: "", key: "", asked: 0, foreseen: "", from: 0 };
 /** @type {number | undefined} */
 let timer;
 
@@ -29,7 +31,7 @@ export function newKey() {
 /**
  * Ask the API.
  * @param {string} method @param {string} url @param {unknown} body @param {string} [key]
- * @returns {Promise<{answer: any, problem: Problem | null}>}
+ * @returns {Promise<{answer: any, problem: Problem | null, unknown: boolean}>} unknown: it may have been done, or not
  */
 export async function ask(method, url, body, key) {
   /** @type {Record<string, string>} */
@@ -39,9 +41,10 @@ export async function ask(method, url, body, key) {
   try {
     const response = await fetch(url, { method, headers, body: body === undefined ? null : JSON.stringify(body) });
     const said = response.status === 204 ? {} : await response.json();
-    return response.ok ? { answer: said, problem: null } : { answer: null, problem: said };
+    if (response.ok) return { answer: said, problem: null, unknown: false };
+    return { answer: null, problem: said, unknown: response.status >= 500 };
   } catch {
-    return { answer: null, problem: { detail: "The service does not answer. Try again in a moment." } };
+    return { answer: null, problem: { detail: "The service does not answer." }, unknown: true };
   }
 }
 
@@ -82,7 +85,7 @@ function typed(seconds) {
 /** @param {Element} button */
 function open(button) {
   const { act = "", title = "", form = "none", from = "" } = /** @type {HTMLElement} */ (button).dataset;
-  doing = { url: act, key: newKey(), asked: 0 };
+  doing = { url: act, key: newKey(), asked: 0, foreseen: "", from: Number(from) };
   byId("doing-title").textContent = title;
   const yes = byId("doing-yes");
   yes.textContent = title.length > 40 ? (button.textContent ?? "Do it").trim() : title;
@@ -91,12 +94,31 @@ function open(button) {
   const template = document.getElementById(`form-${form}`);
   if (template instanceof HTMLTemplateElement) fields.append(template.content.cloneNode(true));
   const notBefore = fields.querySelector("[name=not_before]");
-  if (from && notBefore instanceof HTMLInputElement) notBefore.value = typed(Number(from) + LATER_SECONDS);
-  byId("doing-problem").textContent = "";
-  byId("foresight").replaceChildren();
+  if (from && notBefore instanceof HTMLInputElement) notBefore.value = typed(doing.from + LATER_SECONDS);
   const dialog = byId("doing");
   if (dialog instanceof HTMLDialogElement) dialog.showModal();
+  changed();
   foresee();
+}
+
+/** @param {boolean} may */
+function confirmable(may) {
+  const yes = byId("doing-yes");
+  if (yes instanceof HTMLButtonElement) yes.disabled = !may;
+}
+
+/** Another thing is meant now: what was told is not about it, and neither is the key. */
+function changed() {
+  clearTimeout(timer);
+  doing.asked += 1;
+  doing.key = newKey();
+  doing.foreseen = "";
+  confirmable(false);
+  byId("doing-problem").textContent = "";
+  const asking = document.createElement("p");
+  asking.className = "muted";
+  asking.textContent = "Asking what would happen \u2026";
+  byId("foresight").replaceChildren(asking);
 }
 
 /** Ask the law what would happen, now and from time to time: its answer depends on the instant. */
@@ -104,11 +126,12 @@ async function foresee() {
   clearTimeout(timer);
   const asked = ++doing.asked;
   const { url } = doing;
-  const { answer, problem } = await ask("POST", `${url}?foresee=true`, said(byId("doing-form")));
+  const body = said(byId("doing-form"));
+  const { answer, problem } = await ask("POST", `${url}?foresee=true`, body);
   const dialog = byId("doing");
   if (asked !== doing.asked || url !== doing.url || !(dialog instanceof HTMLDialogElement) || !dialog.open) return;
-  const yes = byId("doing-yes");
-  if (yes instanceof HTMLButtonElement) yes.disabled = problem !== null;
+  doing.foreseen = problem ? "" : JSON.stringify(body);
+  confirmable(problem === null);
   tell(answer, problem);
   timer = setTimeout(foresee, ASK_AGAIN_SECONDS * 1000);
 }
@@ -132,22 +155,31 @@ function tell(foresight, problem) {
 }
 
 async function confirm() {
-  const { url, key } = doing;
+  const { url, key, foreseen } = doing;
+  const title = byId("doing-title").textContent;
+  const body = said(byId("doing-form"));
+  // What a browser filled in by itself was not told either.
+  if (foreseen !== JSON.stringify(body)) return;
   clearTimeout(timer);
-  doing.asked += 1;
-  const yes = byId("doing-yes");
-  if (yes instanceof HTMLButtonElement) yes.disabled = true;
-  const { answer, problem } = await ask("POST", url, said(byId("doing-form")), key);
-  if (problem) {
-    byId("doing-problem").textContent = problem.detail;
+  const asked = ++doing.asked;
+  confirmable(false);
+  const { answer, problem, unknown } = await ask("POST", url, body, key);
+  // Whoever went back and does something else meanwhile is told below all the same.
+  const here = asked === doing.asked && url === doing.url;
+  if (problem && here) {
+    const again = "It may be done already; asked again, it is done once all the same.";
+    byId("doing-problem").textContent = unknown ? `${problem.detail} ${again}` : problem.detail;
+    // With the same key, and without asking what a second one would do.
+    if (unknown) return confirmable(true);
     doing.key = newKey();
-    timer = setTimeout(foresee, ASK_AGAIN_SECONDS * 1000);
-    if (yes instanceof HTMLButtonElement) yes.disabled = false;
+    doing.foreseen = "";
+    foresee();
     return;
   }
+  if (problem) return toast(problem.detail, [], "bad");
   const dialog = byId("doing");
-  if (dialog instanceof HTMLDialogElement) dialog.close();
-  toast(`${byId("doing-title").textContent}: accepted.`, answer.warnings ?? []);
+  if (here && dialog instanceof HTMLDialogElement) dialog.close();
+  toast(`${title}: accepted.`, answer.warnings ?? []);
 }
 
 /** @param {string} text @param {string[]} more @param {string} look */
@@ -165,12 +197,12 @@ async function remove(button) {
   if (problem) toast(problem.detail, [], "bad");
 }
 
-/** More notice, from what is in the field, or from now. @param {HTMLElement} button */
+/** So much more notice than was announced. @param {HTMLElement} button */
 function later(button) {
   const field = byId("doing-form").querySelector("[name=not_before]");
   if (!(field instanceof HTMLInputElement)) return;
-  const from = field.value ? Date.parse(utc(field.value)) / 1000 : now();
-  field.value = typed(from + Number(button.dataset.later));
+  field.value = typed(doing.from + Number(button.dataset.later));
+  changed();
   foresee();
 }
 
@@ -184,6 +216,15 @@ function clicked(event) {
   else if (button.id === "doing-no") /** @type {HTMLDialogElement} */ (byId("doing")).close();
 }
 
+/** Whoever opened the dialog is where he was, though his button was drawn anew behind it. */
+function closed() {
+  clearTimeout(timer);
+  doing.asked += 1;
+  if (document.activeElement !== document.body) return;
+  const opener = document.querySelector(`[data-act="${CSS.escape(doing.url)}"]`) ?? byId("main");
+  if (opener instanceof HTMLElement) opener.focus({ preventScroll: true });
+}
+
 export function startActing() {
   document.addEventListener("click", clicked);
   const dialog = byId("doing");
@@ -191,9 +232,9 @@ export function startActing() {
     event.preventDefault();
     confirm();
   });
-  dialog.addEventListener("close", () => clearTimeout(timer));
+  dialog.addEventListener("close", closed);
   dialog.addEventListener("input", () => {
-    clearTimeout(timer);
+    changed();
     timer = setTimeout(foresee, PATIENCE);
   });
 }

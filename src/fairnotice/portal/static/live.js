@@ -16,7 +16,7 @@ let watch;
 /** @type {number | undefined} */
 let again;
 
-/** @param {"live" | "lost" | "still"} is @param {string} text */
+/** @param {"live" | "lost" | "still" | "gone"} is @param {string} text */
 function show(is, text) {
   const connection = document.getElementById("connection");
   if (!connection || connection.dataset.is === is) return;
@@ -69,6 +69,7 @@ async function retry() {
   try {
     const answer = await fetch(location.href, { method: "HEAD", redirect: "manual" });
     if (answer.type === "opaqueredirect" || answer.status === 401) return location.reload();
+    if (answer.status === 404) return show("gone", "not there any more");
   } catch {
     return lost();
   }
@@ -153,10 +154,14 @@ function refocus(part, focused) {
   const alike = url && [...(document.getElementById(part)?.querySelectorAll("[data-act], a") ?? [])].find(
     (one) => (one.getAttribute("data-act") ?? one.getAttribute("href")) === url,
   );
-  if (alike instanceof HTMLElement) alike.focus({ preventScroll: true });
+  // Where there is none any more he is on the page still, and not before it.
+  const near = alike || document.getElementById("main");
+  if (near instanceof HTMLElement) near.focus({ preventScroll: true });
 }
 
 export function startLive() {
+  // At an address at which nothing is nothing changes.
+  if (document.querySelector("[data-nothing]")) return;
   connect();
   // A page that nobody sees needs no connection, of which browsers have few.
   document.addEventListener("visibilitychange", () => {

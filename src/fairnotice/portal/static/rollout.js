@@ -64,21 +64,27 @@ export function startRollouts() {
   const forecast = document.getElementById("forecast");
   if (!(form instanceof HTMLFormElement) || !forecast) return;
   /** @param {string} text */
-  const refuse = (text) => {
+  const refusal = (text) => {
     const problem = element("p", text);
     problem.className = "problem";
     problem.setAttribute("role", "alert");
-    forecast.replaceChildren(problem);
+    return problem;
   };
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const body = asked(form);
     const key = newKey();
     const { answer, problem } = await ask("POST", "/v1/rollouts", { ...body, dry_run: true });
-    if (problem) return refuse(problem.detail);
+    if (problem) return forecast.replaceChildren(refusal(problem.detail));
     const start = async () => {
       const begun = await ask("POST", "/v1/rollouts", body, key);
-      if (begun.problem) return refuse(begun.problem.detail);
+      if (begun.problem) {
+        const why = refusal(begun.problem.detail);
+        // Where no answer came the same may be asked for again, with the same key: it is done once.
+        if (begun.unknown) forecast.replaceChildren(told(answer, start), why);
+        else forecast.replaceChildren(why);
+        return;
+      }
       location.assign(`/rollouts/${encodeURIComponent(begun.answer.id)}`);
     };
     forecast.replaceChildren(told(answer, start));
