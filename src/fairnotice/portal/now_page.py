@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from heapq import nlargest
 from itertools import islice
 from typing import Any
 
@@ -126,7 +127,7 @@ class NowPage(Page):
             return None
         next_ones = events[:BARS_SHOWN]
         bars = [(told(event, self.now), bar(event, self._span, self.now)) for event in next_ones]
-        order = f"{_order(events[0])}{key.name}"
+        order = _order(events[0])
         return self.drawn(key, "lanes", "part_lane.html", order, bars=bars, scope=key.name)
 
     # ---- What there is ----
@@ -153,9 +154,8 @@ class NowPage(Page):
         return [key for key in self._shown if key.kind == "lane"]
 
     def _over(self) -> list[Event]:
-        # The newest are the last ones: rows keep the order in which they were written first.
-        newest = reversed(list(self.fleet.events.values()))
-        return list(islice((event for event in newest if not event.visible), OVER_SHOWN))
+        over = ((event.gone_at, event.id) for event in self.fleet.events.values() if event.gone_at)
+        return [self.fleet.events[name] for _, name in nlargest(OVER_SHOWN, over)]
 
     def _counts(self) -> dict[str, int]:
         live = self._live()
@@ -194,5 +194,5 @@ class NowPage(Page):
 
 
 def _order(event: Event) -> str:
-    """What is under way comes first, then what comes next."""
-    return f"{event.scheduled:d}{event.not_before:%Y%m%d%H%M%S}{event.id}"
+    """What is under way comes first, then what comes next; of one instant, by scope."""
+    return f"{event.scheduled:d}{event.not_before:%Y%m%d%H%M%S}{event.scope} {event.id}"
