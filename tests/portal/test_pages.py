@@ -3,12 +3,14 @@
 import gzip
 import json
 import re
+from datetime import timedelta
 from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import quote
 
 import pytest
 
+from fairnotice.clock import SystemClock
 from fairnotice.testing.manual_clock import ManualClock
 from tests.control.calling import restarted
 from tests.portal.browsing import HOSTILE, hostile_fleet, served
@@ -70,6 +72,42 @@ def test_now_says_what_is_announced(busy):
     assert f'id="event:{busy.event}"' in html
     assert 'id="lane:availability-set:web"' in html
     assert f'data-act="/v1/events/{busy.event}/approve"' in html
+
+
+def test_now_says_who_may_approve(busy):
+    """Any VM of the scope, also one that is not concerned."""
+    html = page_of(busy, "/")
+    assert "waits for any of the 3 VMs of availability-set:web to approve" in html
+
+
+def test_it_is_not_quiet_while_something_is_done_of_which_nobody_is_told(there):
+    """Nor where a node has failed: a failure has no notice."""
+    fleet = {"node": [{"name": "n"}, {"name": "m"}], "vm": [{"name": "lone", "node": "n"}]}
+    assert there.call("PUT", "/v1/fleet", fleet).status == 200
+    html = page_of(there, "/")
+    assert "so none will be told" in html
+    assert "All quiet" in html
+    standing = standing_of(there)
+    later = {"not_before": (SystemClock().wall() + timedelta(hours=1)).isoformat()}
+    (done,) = there.post("/v1/vms/lone/restart", later).json["operations"]
+    (message,) = messages(there, "/", 1, **standing)
+    assert f"untold:{done}" in {part[0] for part in message["parts"] if part[3]}
+    html = page_of(there, "/")
+    assert "nobody is told: there is no event of it" in html
+    assert "<b>1</b> of which nobody is told" in html
+    there.post("/v1/nodes/m/fail")
+    html = page_of(there, "/")
+    assert "<b>1</b> node failed or unreachable" in html
+    assert "All quiet" not in html
+
+
+def test_what_ended_last_is_the_first_that_is_just_over(there):
+    """In whatever order they were announced."""
+    first, second = restarted(there), restarted(there, "db")
+    for event in (second, first):
+        there.post(f"/v1/events/{event}/cancel")
+    over = page_of(there, "/").partition("Just over")[2]
+    assert over.index(f"/events/{first}") < over.index(f"/events/{second}")
 
 
 def test_only_where_nothing_is_at_stake_it_is_proposed_to_try_something():
@@ -215,8 +253,9 @@ def test_of_very_many_the_next_are_shown(there, monkeypatch):
     monkeypatch.setattr("fairnotice.portal.now_page.EVENTS_SHOWN", 1)
     second, first = restarted(there, "db"), restarted(there)
     # Whichever second they begin in: their scopes say who is first where it is the same.
-    if there.get(f"/v1/events/{second}").json["not_before"] < (
-        there.get(f"/v1/events/{first}").json["not_before"]
+    if (
+        there.get(f"/v1/events/{second}").json["not_before"]
+        < (there.get(f"/v1/events/{first}").json["not_before"])
     ):
         first, second = second, first
     html = page_of(there, "/")

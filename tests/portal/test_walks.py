@@ -53,7 +53,7 @@ def test_a_newcomers_walk(there, opened):
     confirmed(page, "Restart web-0")
 
     row = page.get_by_role("row").filter(has_text="Reboot")
-    expect(row).to_contain_text("waits for web-0 to approve")
+    expect(row).to_contain_text("waits for any of the 3 VMs of availability-set:web to approve")
     expect(page.locator(".lane").filter(has_text="availability-set:web")).to_be_visible()
     expect(row.locator("[data-until]")).to_have_text(re.compile(r"in \d+ s"))
     (event,) = there.run.service.fleet.events_in_scope["availability-set:web"]

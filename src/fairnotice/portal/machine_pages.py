@@ -51,7 +51,7 @@ class VmPage(Page):
         more |= {"touched": touched(self.fleet, vm, self.now), "scope": scope}
         more["neighbours"] = self.fleet.vms_in_scope.get(vm.scope, ())
         if key.kind == "vm-events":
-            more["events"] = [told(event, self.now) for event in self._events(vm.scope)]
+            more["events"] = [told(self.fleet, event, self.now) for event in self._events(vm.scope)]
         elif key.kind == "vm-document":
             body = self.site.service.document(self.name, self.api_version)
             more["document"] = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
@@ -116,4 +116,4 @@ class NodePage(Page):
         )
 
     def _told(self, events: Iterable[str]) -> list[Any]:
-        return [told(self.fleet.events[name], self.now) for name in events]
+        return [told(self.fleet, self.fleet.events[name], self.now) for name in events]
