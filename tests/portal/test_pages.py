@@ -110,6 +110,39 @@ def test_what_ended_last_is_the_first_that_is_just_over(there):
     assert over.index(f"/events/{first}") < over.index(f"/events/{second}")
 
 
+def test_for_whom_an_approved_event_waits_and_that_a_failure_had_no_notice(there):
+    """An operation starts when all of its scopes agree; a node that fails asks nobody."""
+    announced = there.post("/v1/nodes/node-3/maintain").json["events"]
+    assert len(announced) == 2
+    there.post(f"/v1/events/{announced[0]['id']}/approve")
+    assert f"; waits for {announced[1]['scope']} too" in page_of(there, "/")
+    there.post("/v1/nodes/node-5/fail")
+    html = page_of(there, "/")
+    assert "without notice" in html
+    assert "its notice is over" not in html
+
+
+def test_what_a_rollout_has_announced_is_not_under_way(busy):
+    """And its nodes are in the order in which they are taken."""
+    nodes = busy.get(f"/v1/rollouts/{busy.rollout}").json["nodes"]
+    assert [one["status"] for one in nodes] == ["pending", "live"]
+    html = page_of(busy, f"/rollouts/{busy.rollout}")
+    assert "<b>0</b> under way" in html
+    assert "<b>1</b> announced" in html
+    listed = html.partition("in the order in which")[2]
+    assert listed.index(nodes[1]["node"]) < listed.index(nodes[0]["node"])
+    assert "is-started" not in listed
+
+
+def test_a_document_is_not_shown_as_read_where_a_fault_changes_it(there):
+    """The VM reads something else."""
+    there.post("/v1/faults", {"fault": "slow", "vm": "db"})
+    there.post("/v1/faults", {"fault": "two-events", "vm": "db"})
+    said = "Without the faults that are on, with which the VM reads something else: two-events."
+    assert said in page_of(there, "/vms/db")
+    assert said not in page_of(there, "/vms/web-0")
+
+
 def test_only_where_nothing_is_at_stake_it_is_proposed_to_try_something():
     """In production a quiet fleet is left alone."""
     with served() as there:

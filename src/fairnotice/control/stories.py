@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fairnotice.control import shapes
+from fairnotice.control.in_words import notice_in_words
 from fairnotice.engine import changes
 from fairnotice.engine.changes import Change
 from fairnotice.model import Event, Impact, Seen
@@ -50,7 +51,7 @@ def _belongs(event: Event, change: Change[Any]) -> bool:
 
 
 def _announced(row: Event) -> str:
-    notice = f"{row.notice_seconds:.0f} s of notice promised"
+    notice = f"{notice_in_words(row.notice_seconds)} of notice promised"
     return f"announced: {row.type} of {', '.join(row.resources)}, {notice}"
 
 
@@ -60,7 +61,7 @@ def _approved(row: Event) -> str:
 
 def _started(row: Event) -> str:
     given = row.notice_given_seconds
-    return f"started, after {given:.1f} s of notice" if given else "started at once"
+    return f"started, after {notice_in_words(given)} of notice" if given else "started at once"
 
 
 def _gone(row: Event) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from fairnotice.control.service import named
 from fairnotice.engine.changes import Row
+from fairnotice.metadata.faults import FaultKind
 from fairnotice.model import Event
 from fairnotice.portal.parts import Key, Page, Part
 from fairnotice.portal.site import NEWEST, Site, Viewer
@@ -13,6 +14,7 @@ from fairnotice.portal.telling import told, touched
 from fairnotice.wire.versions import SCHEDULED_EVENTS
 
 EVENTS_SHOWN = 20
+LATE = (FaultKind.SLOW, FaultKind.SLOW_FIRST)
 
 
 class VmPage(Page):
@@ -54,12 +56,18 @@ class VmPage(Page):
             more["events"] = [told(self.fleet, event, self.now) for event in self._events(vm.scope)]
         elif key.kind == "vm-document":
             body = self.site.service.document(self.name, self.api_version)
+            more["faults"] = self._faults()
             more["document"] = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
         elif key.kind == "vm-facts":
             asked = self.site.last_asked(self.name)
             # To the second: it is told anew when it has asked again, not when time passes.
             more["asked_at"] = None if asked is None else asked.replace(microsecond=0)
         return self.drawn(key, f"{key.kind}-box", f"part_{key.kind.replace('-', '_')}.html", **more)
+
+    def _faults(self) -> list[str]:
+        """What makes it read something else than the document: all but what is merely late."""
+        on = [one for one in self.site.faults() if one.vm in (None, self.name)]
+        return list(dict.fromkeys(one.fault for one in on if one.fault not in LATE))
 
     def _events(self, scope: str) -> list[Event]:
         """Those that name it: what comes, then what is over, the newest first."""
