@@ -122,11 +122,13 @@ def test_for_whom_an_approved_event_waits_and_that_a_failure_had_no_notice(there
     assert "its notice is over" not in html
 
 
-def test_what_a_rollout_has_announced_is_not_under_way(busy):
+def test_what_a_rollout_has_announced_is_not_under_way(there):
     """And its nodes are in the order in which they are taken."""
-    nodes = busy.get(f"/v1/rollouts/{busy.rollout}").json["nodes"]
+    there.post("/v1/nodes/node-0/maintain")
+    rollout = there.post("/v1/rollouts", {"nodes": ["node-1", "node-5"]}).json["id"]
+    nodes = there.get(f"/v1/rollouts/{rollout}").json["nodes"]
     assert [one["status"] for one in nodes] == ["pending", "live"]
-    html = page_of(busy, f"/rollouts/{busy.rollout}")
+    html = page_of(there, f"/rollouts/{rollout}")
     assert "<b>0</b> under way" in html
     assert "<b>1</b> announced" in html
     listed = html.partition("in the order in which")[2]
