@@ -169,6 +169,23 @@ def test_a_vm_is_found_by_a_part_of_its_name(busy):
     assert re.findall(r'href="/vms/(\w+)"', found) == ["FrontEnd_IN_0", "FrontEnd_IN_1"]
 
 
+def test_of_many_those_come_first_of_which_there_is_something_to_say(there, monkeypatch):
+    """And only those are stops of the keyboard."""
+    monkeypatch.setattr("fairnotice.portal.fleet_page.DENSE_FROM_VMS", 5)
+    there.post("/v1/nodes/node-5/maintain")
+    elements = Elements(page_of(there, "/fleet")).found
+    order = {
+        attributes["id"]: attributes["data-order"]
+        for tag, attributes in elements
+        if tag == "article"
+    }
+    assert order["node:node-5"] < order["node:node-0"]
+    calm = [one for _, one in elements if one.get("class") == "chip is-calm"]
+    assert {one.get("tabindex") for one in calm} == {"-1"}
+    told = [one for _, one in elements if one.get("class") == "chip is-scheduled"]
+    assert {one.get("tabindex") for one in told} == {None}
+
+
 def test_of_a_large_fleet_only_what_matters_is_drawn(busy, monkeypatch):
     """Else the picture would be of nothing."""
     monkeypatch.setattr("fairnotice.portal.fleet_page.LARGE_FROM_VMS", 5)

@@ -188,7 +188,13 @@ def test_hostile_names_do_no_harm(opened):
         for name in HOSTILE.values():
             expect(page.get_by_role("row").filter(has_text=name).first).to_be_visible()
         assert page.title() == "Now · fairnotice"
-        for path in ("/fleet", "/history", f"/vms/{quote(HOSTILE['attribute'], safe='')}"):
+        paths = ["/fleet", "/history", "/rollouts"]
+        for which in ("attribute", "long"):
+            name = quote(HOSTILE[which], safe="")
+            (event,) = there.run.service.fleet.events_in_scope[f"availability-set:{HOSTILE[which]}"]
+            paths += [f"/vms/{name}", f"/nodes/{name}", f"/events/{event}"]
+        page.set_viewport_size({"width": WIDTHS[0], "height": 800})
+        for path in paths:
             page.goto(address(there, path))
             assert "hit" not in page.title().split("·")[-1]
             assert page.locator("main img, main script").count() == 0

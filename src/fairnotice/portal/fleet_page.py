@@ -124,7 +124,7 @@ class FleetPage(Page):
             key,
             f"domain-{node.fault_domain}",
             "part_node.html",
-            f"{self._position[node.name]:06}",
+            self._order(f"{self._position[node.name]:06}", is_told_of=self._is_told_of(node)),
             node=node,
             used=self.fleet.used_slots(node.name),
             chips=[(vm, touched(self.fleet, vm, self.now)) for vm in vms],
@@ -134,6 +134,10 @@ class FleetPage(Page):
             ],
             page=self,
         )
+
+    def _order(self, place: str, *, is_told_of: bool) -> str:
+        """Of very many, those come first of which there is something to say."""
+        return f"{not is_told_of:d}{place}" if self.dense else place
 
     def _is_told_of(self, node: Node) -> bool:
         """Whether there is something to say of a node, or of a VM on it."""
@@ -153,7 +157,8 @@ class FleetPage(Page):
         ordered = sorted(domains.items(), key=lambda one: -1 if one[0] is None else one[0])
         box = "scopes" if key.kind == "scope" else "alone"
         template = f"part_{key.kind}.html"
-        return self.drawn(key, box, template, scope.name, scope=scope, domains=ordered, page=self)
+        order = self._order(scope.name, is_told_of=bool(self.fleet.events_in_scope.get(scope.name)))
+        return self.drawn(key, box, template, order, scope=scope, domains=ordered, page=self)
 
 
 def _scope_key(scope: Scope) -> Key:
