@@ -170,7 +170,7 @@ def test_a_vm_is_found_by_a_part_of_its_name(busy):
 
 
 def test_of_many_those_come_first_of_which_there_is_something_to_say(there, monkeypatch):
-    """And only those are stops of the keyboard."""
+    """Only those are stops of the keyboard, and their scopes are shown with their VMs."""
     monkeypatch.setattr("fairnotice.portal.fleet_page.DENSE_FROM_VMS", 5)
     there.post("/v1/nodes/node-5/maintain")
     elements = Elements(page_of(there, "/fleet")).found
@@ -180,6 +180,9 @@ def test_of_many_those_come_first_of_which_there_is_something_to_say(there, monk
         if tag == "article"
     }
     assert order["node:node-5"] < order["node:node-0"]
+    folded = {one["id"] for _, one in elements if one.get("class") == "scope-row folded"}
+    assert "scope:availability-set:web" in folded
+    assert "scope:scale-set:spot:0" not in folded
     calm = [one for _, one in elements if one.get("class") == "chip is-calm"]
     assert {one.get("tabindex") for one in calm} == {"-1"}
     told = [one for _, one in elements if one.get("class") == "chip is-scheduled"]

@@ -211,8 +211,8 @@ def violations(page):
 
 
 @needs_npm
-def test_axe_finds_nothing_serious(there, opened):
-    """On every page, in light and in dark, in the dialog too."""
+def test_axe_finds_nothing_serious(there, opened, monkeypatch):
+    """On every page, in light and in dark, in the dialog too, and where VMs are squares."""
     event = restarted(there)
     there.post("/v1/faults", {"fault": "slow", "seconds": 1})
     there.post("/v1/nodes/node-3/maintain")
@@ -229,6 +229,11 @@ def test_axe_finds_nothing_serious(there, opened):
                 page.get_by_role("button", name="Repair node-3").click()
                 expect(page.locator("#foresight li").first).to_be_visible()
                 assert violations(page) == [], ("the dialog", scheme)
+        with monkeypatch.context() as many:
+            many.setattr("fairnotice.portal.fleet_page.DENSE_FROM_VMS", 5)
+            page.goto(address(there, "/fleet"))
+            page.add_script_tag(path=str(AXE))
+            assert violations(page) == [], ("many VMs", scheme)
 
 
 def test_the_main_pages_fit_at_three_widths(there, opened, tmp_path):

@@ -149,7 +149,7 @@ class FleetPage(Page):
         scope = self.fleet.scopes.get(key.name)
         if scope is None or (self.large and not self.fleet.events_in_scope.get(scope.name)):
             return None
-        domains: dict[int | None, list[object]] = {}
+        domains: dict[int | None, list[tuple[Vm, Touched]]] = {}
         for name in self.fleet.vms_in_scope.get(scope.name, ()):
             vm = self.fleet.vms[name]
             chip = (vm, touched(self.fleet, vm, self.now))
@@ -157,8 +157,11 @@ class FleetPage(Page):
         ordered = sorted(domains.items(), key=lambda one: -1 if one[0] is None else one[0])
         box = "scopes" if key.kind == "scope" else "alone"
         template = f"part_{key.kind}.html"
-        order = self._order(scope.name, is_told_of=bool(self.fleet.events_in_scope.get(scope.name)))
-        return self.drawn(key, box, template, order, scope=scope, domains=ordered, page=self)
+        chips = (chip for vms in domains.values() for chip in vms)
+        busy = any(chip.phase not in ("calm", "stopped") for _, chip in chips)
+        more = {"scope": scope, "domains": ordered, "folded": self.dense and not busy}
+        order = self._order(scope.name, is_told_of=busy)
+        return self.drawn(key, box, template, order, **more, page=self)
 
 
 def _scope_key(scope: Scope) -> Key:

@@ -12,7 +12,7 @@ MEANINGS = {
     EventType.FREEZE: "the VM pauses for a moment",
     EventType.REBOOT: "the VM restarts; its memory is lost",
     EventType.REDEPLOY: "the VM moves; its local disk is lost",
-    EventType.PREEMPT: "the VM is taken away: it is a Spot VM",
+    EventType.PREEMPT: "the Spot VM is taken away",
     EventType.TERMINATE: "the VM is deleted",
 }
 APPROVED = "approved"
