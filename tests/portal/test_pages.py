@@ -95,6 +95,7 @@ def test_it_is_not_quiet_while_something_is_done_of_which_nobody_is_told(there):
     html = page_of(there, "/")
     assert "nobody is told: there is no event of it" in html
     assert "<b>1</b> of which nobody is told" in html
+    assert "<b>1</b> of 1 VMs concerned" in html
     there.post("/v1/nodes/m/fail")
     html = page_of(there, "/")
     assert "<b>1</b> node failed or unreachable" in html

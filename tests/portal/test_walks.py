@@ -188,7 +188,8 @@ def test_hostile_names_do_no_harm(opened):
         for name in HOSTILE.values():
             expect(page.get_by_role("row").filter(has_text=name).first).to_be_visible()
         assert page.title() == "Now · fairnotice"
-        paths = ["/fleet", "/history", "/rollouts"]
+        rollout = there.post("/v1/rollouts", {"nodes": list(HOSTILE.values())}).json["id"]
+        paths = ["/fleet", "/history", "/rollouts", f"/rollouts/{rollout}"]
         for which in ("attribute", "long"):
             name = quote(HOSTILE[which], safe="")
             (event,) = there.run.service.fleet.events_in_scope[f"availability-set:{HOSTILE[which]}"]

@@ -37,6 +37,7 @@ class NowPage(Page):
         self._seconds = seconds if seconds in SPANS else None
         self._counted_at = self.now - COUNTED_EVERY
         self._enabled_count = 0
+        self._counted_revision = 0
         self._shown = self._next()
         self._span = span_of(self._live(), self.now, self._seconds)
 
@@ -98,6 +99,8 @@ class NowPage(Page):
         """When now has gone so far: another span. What has become due says so."""
         due = [event for event in self._live() if event.scheduled and event.not_before <= self.now]
         found = [key for event in due for key in (Key("event", event.id), Key("lane", event.scope))]
+        if self._counted_revision < self.fleet.revision and self._is_count_due():
+            found += [SUMMARY, QUIET]
         return (AXIS, *self._lanes(), *found) if self._moved() else found
 
     def part(self, key: Key) -> Part | None:
@@ -194,25 +197,33 @@ class NowPage(Page):
     def _counts(self) -> dict[str, int]:
         live = self._live()
         waiting = [event for event in live if event.scheduled]
+        concerned = {name for event in live for name in event.resources}
+        names = [key.name for key in self._shown if key.kind == "untold"]
+        untold = [self.fleet.operations[name] for name in names if name in self.fleet.operations]
+        concerned |= {name for operation in untold for name in operation.vms}
         return {
             "scheduled": len(waiting),
             "left_out": max(len(live) - EVENTS_SHOWN, 0),
             "started": len(live) - len(waiting),
-            "vms": len({name for event in live for name in event.resources}),
+            "vms": len(concerned),
             "of_vms": len(self.fleet.vms),
             "nodes": len(self.fleet.nodes),
             "scopes": len(self.fleet.scopes),
             "enabled": self._enabled(),
-            "untold": sum(key.kind == "untold" for key in self._shown),
+            "untold": len(untold),
             "broken": len(self._broken()),
         }
 
     def _enabled(self) -> int:
         """How many scopes listen. There may be many, so they are not counted at every change."""
-        if self.now >= self._counted_at + COUNTED_EVERY:
+        if self._is_count_due():
             self._counted_at = self.now
             self._enabled_count = sum(scope.enabled for scope in self.fleet.scopes.values())
+            self._counted_revision = self.fleet.revision
         return self._enabled_count
+
+    def _is_count_due(self) -> bool:
+        return self.now >= self._counted_at + COUNTED_EVERY
 
     def _events_of(self, rows: Iterable[Row]) -> Iterable[Event]:
         """The events that these rows are about."""
