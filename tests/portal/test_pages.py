@@ -11,6 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from fairnotice.clock import SystemClock
+from fairnotice.portal.now_page import SUMMARY, NowPage
+from fairnotice.portal.site import Site, Viewer
 from fairnotice.testing.manual_clock import ManualClock
 from tests.control.calling import restarted
 from tests.portal.browsing import HOSTILE, hostile_fleet, served
@@ -100,6 +102,25 @@ def test_it_is_not_quiet_while_something_is_done_of_which_nobody_is_told(there):
     html = page_of(there, "/")
     assert "<b>1</b> node failed or unreachable" in html
     assert "All quiet" not in html
+
+
+def test_who_listens_is_counted_again_though_nothing_else_happens():
+    """It is not counted at every change: what was left out is made up for."""
+    clock = ManualClock()
+    with served(clock=clock) as there:
+        fleet = {"node": [{"name": "n"}], "vm": [{"name": "lone", "node": "n"}]}
+        assert there.call("PUT", "/v1/fleet", fleet).status == 200
+        page = NowPage(Site(there.run), Viewer())
+        assert "<b>0</b> of 1 scopes listen" in page.part(SUMMARY).html
+        there.look("lone")
+        there.post("/v1/nodes/n/cordon")
+        there.inside(page.refresh())
+        assert SUMMARY not in page.passing()
+        clock.advance(seconds=3)
+        there.inside(page.refresh())
+        assert SUMMARY in page.passing()
+        assert "<b>1</b> of 1 scopes listen" in page.part(SUMMARY).html
+        assert SUMMARY not in page.passing()
 
 
 def test_what_ended_last_is_the_first_that_is_just_over(there):
