@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fairnotice.cli.instants import instant, length, seconds, seconds_in_words, until, window
+from fairnotice.control.in_words import notice_in_words
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -67,6 +68,15 @@ def test_what_is_no_window(text):
 def test_seconds_in_words(seconds, words):
     """As much as one wants to know."""
     assert seconds_in_words(seconds) == words
+
+
+def test_a_notice_is_told_as_it_was_promised():
+    """NotBefore is rounded up to a whole second: that is no more notice."""
+    assert [notice_in_words(seconds) for seconds in (900.7, 30.0, 0.4)] == [
+        "15 min",
+        "30 s",
+        "0.4 s",
+    ]
 
 
 def test_how_long_until():

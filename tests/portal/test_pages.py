@@ -3,12 +3,16 @@
 import gzip
 import json
 import re
+from datetime import timedelta
 from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import quote
 
 import pytest
 
+from fairnotice.clock import SystemClock
+from fairnotice.portal.now_page import SUMMARY, NowPage
+from fairnotice.portal.site import Site, Viewer
 from fairnotice.testing.manual_clock import ManualClock
 from tests.conductor.orchestra import Failing
 from tests.control.calling import restarted
@@ -75,6 +79,97 @@ def test_now_says_what_is_announced(busy):
     assert f'data-act="/v1/events/{busy.event}/approve"' in html
 
 
+def test_now_says_who_may_approve(busy):
+    """Any VM of the scope, also one that is not concerned."""
+    html = page_of(busy, "/")
+    assert "waits for any of the 3 VMs of availability-set:web to approve" in html
+
+
+def test_it_is_not_quiet_while_something_is_done_of_which_nobody_is_told(there):
+    """Nor where a node has failed: a failure has no notice."""
+    fleet = {"node": [{"name": "n"}, {"name": "m"}], "vm": [{"name": "lone", "node": "n"}]}
+    assert there.call("PUT", "/v1/fleet", fleet).status == 200
+    html = page_of(there, "/")
+    assert "so none will be told" in html
+    assert "All quiet" in html
+    standing = standing_of(there)
+    later = {"not_before": (SystemClock().wall() + timedelta(hours=1)).isoformat()}
+    (done,) = there.post("/v1/vms/lone/restart", later).json["operations"]
+    (message,) = messages(there, "/", 1, **standing)
+    assert f"untold:{done}" in {part[0] for part in message["parts"] if part[3]}
+    html = page_of(there, "/")
+    assert "nobody is told: there is no event of it" in html
+    assert "<b>1</b> of which nobody is told" in html
+    assert "<b>1</b> of 1 VMs concerned" in html
+    there.post("/v1/nodes/m/fail")
+    html = page_of(there, "/")
+    assert "<b>1</b> node failed or unreachable" in html
+    assert "All quiet" not in html
+
+
+def test_who_listens_is_counted_again_though_nothing_else_happens():
+    """It is not counted at every change: what was left out is made up for."""
+    clock = ManualClock()
+    with served(clock=clock) as there:
+        fleet = {"node": [{"name": "n"}], "vm": [{"name": "lone", "node": "n"}]}
+        assert there.call("PUT", "/v1/fleet", fleet).status == 200
+        page = NowPage(Site(there.run), Viewer())
+        assert "<b>0</b> of 1 scopes listen" in page.part(SUMMARY).html
+        there.look("lone")
+        there.post("/v1/nodes/n/cordon")
+        there.inside(page.refresh())
+        assert SUMMARY not in page.passing()
+        clock.advance(seconds=3)
+        there.inside(page.refresh())
+        assert SUMMARY in page.passing()
+        assert "<b>1</b> of 1 scopes listen" in page.part(SUMMARY).html
+        assert SUMMARY not in page.passing()
+
+
+def test_what_ended_last_is_the_first_that_is_just_over(there):
+    """In whatever order they were announced."""
+    first, second = restarted(there), restarted(there, "db")
+    for event in (second, first):
+        there.post(f"/v1/events/{event}/cancel")
+    over = page_of(there, "/").partition("Just over")[2]
+    assert over.index(f"/events/{first}") < over.index(f"/events/{second}")
+
+
+def test_for_whom_an_approved_event_waits_and_that_a_failure_had_no_notice(there):
+    """An operation starts when all of its scopes agree; a node that fails asks nobody."""
+    announced = there.post("/v1/nodes/node-3/maintain").json["events"]
+    assert len(announced) == 2
+    there.post(f"/v1/events/{announced[0]['id']}/approve")
+    assert f"; waits for {announced[1]['scope']} too" in page_of(there, "/")
+    there.post("/v1/nodes/node-5/fail")
+    html = page_of(there, "/")
+    assert "without notice" in html
+    assert "its notice is over" not in html
+
+
+def test_what_a_rollout_has_announced_is_not_under_way(there):
+    """And its nodes are in the order in which they are taken."""
+    there.post("/v1/nodes/node-0/maintain")
+    rollout = there.post("/v1/rollouts", {"nodes": ["node-1", "node-5"]}).json["id"]
+    nodes = there.get(f"/v1/rollouts/{rollout}").json["nodes"]
+    assert [one["status"] for one in nodes] == ["pending", "live"]
+    html = page_of(there, f"/rollouts/{rollout}")
+    assert "<b>0</b> under way" in html
+    assert "<b>1</b> announced" in html
+    listed = html.partition("in the order in which")[2]
+    assert listed.index(nodes[1]["node"]) < listed.index(nodes[0]["node"])
+    assert "is-started" not in listed
+
+
+def test_a_document_is_not_shown_as_read_where_a_fault_changes_it(there):
+    """The VM reads something else."""
+    there.post("/v1/faults", {"fault": "slow", "vm": "db"})
+    there.post("/v1/faults", {"fault": "two-events", "vm": "db"})
+    said = "Without the faults that are on, with which the VM reads something else: two-events."
+    assert said in page_of(there, "/vms/db")
+    assert said not in page_of(there, "/vms/web-0")
+
+
 def test_only_where_nothing_is_at_stake_it_is_proposed_to_try_something():
     """In production a quiet fleet is left alone."""
     with served() as there:
@@ -97,6 +192,26 @@ def test_a_vm_is_found_by_a_part_of_its_name(busy):
         page_of(busy, "/fleet?find=FRONTEND").partition("found-vms")[2].partition("</section>")[0]
     )
     assert re.findall(r'href="/vms/(\w+)"', found) == ["FrontEnd_IN_0", "FrontEnd_IN_1"]
+
+
+def test_of_many_those_come_first_of_which_there_is_something_to_say(there, monkeypatch):
+    """Only those are stops of the keyboard, and their scopes are shown with their VMs."""
+    monkeypatch.setattr("fairnotice.portal.fleet_page.DENSE_FROM_VMS", 5)
+    there.post("/v1/nodes/node-5/maintain")
+    elements = Elements(page_of(there, "/fleet")).found
+    order = {
+        attributes["id"]: attributes["data-order"]
+        for tag, attributes in elements
+        if tag == "article"
+    }
+    assert order["node:node-5"] < order["node:node-0"]
+    folded = {one["id"] for _, one in elements if one.get("class") == "scope-row folded"}
+    assert "scope:availability-set:web" in folded
+    assert "scope:scale-set:spot:0" not in folded
+    calm = [one for _, one in elements if one.get("class") == "chip is-calm"]
+    assert {one.get("tabindex") for one in calm} == {"-1"}
+    told = [one for _, one in elements if one.get("class") == "chip is-scheduled"]
+    assert {one.get("tabindex") for one in told} == {None}
 
 
 def test_of_a_large_fleet_only_what_matters_is_drawn(busy, monkeypatch):
@@ -255,9 +370,12 @@ def test_of_very_many_the_next_are_shown(there, monkeypatch):
     """And the one after them, when one of them is gone."""
     monkeypatch.setattr("fairnotice.portal.now_page.LANES_SHOWN", 1)
     monkeypatch.setattr("fairnotice.portal.now_page.EVENTS_SHOWN", 1)
-    first, second = restarted(there), restarted(there, "db")
-    if first > second:
-        # They start in the same second: then their ids say who is first.
+    second, first = restarted(there, "db"), restarted(there)
+    # Whichever second they begin in: their scopes say who is first where it is the same.
+    if (
+        there.get(f"/v1/events/{second}").json["not_before"]
+        < (there.get(f"/v1/events/{first}").json["not_before"])
+    ):
         first, second = second, first
     html = page_of(there, "/")
     assert (f'id="event:{first}"' in html, f'id="event:{second}"' in html) == (True, False)

@@ -52,6 +52,23 @@ def test_what_is_far_away_does_not_squeeze_what_is_near():
     assert bar(event(7 * 86_400), span, NOW).beyond
 
 
+def test_one_that_is_near_does_not_take_the_axis_from_the_others():
+    """Azure's own notices are in view together; and so is what is the greater part."""
+    announced = [event(ahead) for ahead in (30, 30, 30, 300, 900)]
+    span = span_of(announced, NOW)
+    assert not any(bar(one, span, NOW).beyond for one in announced)
+    far = [event(ahead) for ahead in (15, 86_400, 86_400)]
+    assert not any(bar(one, span_of(far, NOW), NOW).beyond for one in far)
+
+
+def test_not_before_is_where_it_was_promised():
+    """Though it was approved, and started before; nowhere where the timeline does not reach it."""
+    span = span_of([event(15)], NOW, 60)
+    found = bar(event(15, started=-6), span, NOW)
+    assert found.not_before_at == span.percent(in_seconds(15)) > found.impact_at
+    assert bar(event(900, started=-6), span, NOW).not_before_at is None
+
+
 def test_a_bar_is_its_notice_and_then_its_impact():
     """One after the other, as wide as they last."""
     span = span_of([event(15)], NOW, 60)

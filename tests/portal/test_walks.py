@@ -53,7 +53,7 @@ def test_a_newcomers_walk(there, opened):
     confirmed(page, "Restart web-0")
 
     row = page.get_by_role("row").filter(has_text="Reboot")
-    expect(row).to_contain_text("waits for web-0 to approve")
+    expect(row).to_contain_text("waits for any of the 3 VMs of availability-set:web to approve")
     expect(page.locator(".lane").filter(has_text="availability-set:web")).to_be_visible()
     expect(row.locator("[data-until]")).to_have_text(re.compile(r"in \d+ s"))
     (event,) = there.run.service.fleet.events_in_scope["availability-set:web"]
@@ -163,7 +163,7 @@ def test_more_notice_is_given(there, opened):
 def test_a_rollout_from_the_dry_run_to_its_end(there, opened):
     """It says what would happen, starts, is paused and goes on."""
     page = opened(address(there, "/rollouts"))
-    page.get_by_role("button", name="None").click()
+    expect(page.get_by_role("checkbox", name="node-", checked=True)).to_have_count(0)
     page.get_by_label("node-5").check()
     page.get_by_label("node-3").check()
     page.get_by_role("button", name="Dry run").click()
@@ -188,7 +188,14 @@ def test_hostile_names_do_no_harm(opened):
         for name in HOSTILE.values():
             expect(page.get_by_role("row").filter(has_text=name).first).to_be_visible()
         assert page.title() == "Now · fairnotice"
-        for path in ("/fleet", "/history", f"/vms/{quote(HOSTILE['attribute'], safe='')}"):
+        rollout = there.post("/v1/rollouts", {"nodes": list(HOSTILE.values())}).json["id"]
+        paths = ["/fleet", "/history", "/rollouts", f"/rollouts/{rollout}"]
+        for which in ("attribute", "long"):
+            name = quote(HOSTILE[which], safe="")
+            (event,) = there.run.service.fleet.events_in_scope[f"availability-set:{HOSTILE[which]}"]
+            paths += [f"/vms/{name}", f"/nodes/{name}", f"/events/{event}"]
+        page.set_viewport_size({"width": WIDTHS[0], "height": 800})
+        for path in paths:
             page.goto(address(there, path))
             assert "hit" not in page.title().split("·")[-1]
             assert page.locator("main img, main script").count() == 0
@@ -205,8 +212,8 @@ def violations(page):
 
 
 @needs_npm
-def test_axe_finds_nothing_serious(there, opened):
-    """On every page, in light and in dark, in the dialog too."""
+def test_axe_finds_nothing_serious(there, opened, monkeypatch):
+    """On every page, in light and in dark, in the dialog too, and where VMs are squares."""
     event = restarted(there)
     there.post("/v1/faults", {"fault": "slow", "seconds": 1})
     there.post("/v1/nodes/node-3/maintain")
@@ -223,6 +230,11 @@ def test_axe_finds_nothing_serious(there, opened):
                 page.get_by_role("button", name="Repair node-3").click()
                 expect(page.locator("#foresight li").first).to_be_visible()
                 assert violations(page) == [], ("the dialog", scheme)
+        with monkeypatch.context() as many:
+            many.setattr("fairnotice.portal.fleet_page.DENSE_FROM_VMS", 5)
+            page.goto(address(there, "/fleet"))
+            page.add_script_tag(path=str(AXE))
+            assert violations(page) == [], ("many VMs", scheme)
 
 
 def test_the_main_pages_fit_at_three_widths(there, opened, tmp_path):

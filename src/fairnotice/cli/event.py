@@ -11,6 +11,7 @@ from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import from_api, instant, length, seconds_in_words, to_api
 from fairnotice.cli.parsing import Subparsers, group, leaf, names, some_name
 from fairnotice.cli.session import Session
+from fairnotice.control.in_words import notice_in_words
 
 SEVERAL = """its id, or how that begins. Of several events each is asked for by itself, in this
 order; with --json the answers are then a list, each with its name and error"""
@@ -165,9 +166,9 @@ def headline(event: dict[str, Any]) -> Text:
 
 def notice(event: dict[str, Any]) -> str:
     """How its promise is kept."""
-    promised = f"{seconds_in_words(event['notice_seconds'])} promised"
+    promised = f"{notice_in_words(event['notice_seconds'])} promised"
     given = event["notice_given_seconds"]
-    return promised if given is None else f"{promised}, {seconds_in_words(given)} given"
+    return promised if given is None else f"{promised}, {notice_in_words(given)} given"
 
 
 def _history(session: Session) -> int:

@@ -24,6 +24,11 @@ def seconds_in_words(seconds: float) -> str:
     return f"{whole} s"
 
 
+def notice_in_words(seconds: float) -> str:
+    """A notice as it was promised: NotBefore is a whole second, so what is beyond one is chance."""
+    return seconds_in_words(int(seconds) if seconds >= 1 else seconds)
+
+
 def clock_time(when: datetime, now: datetime) -> str:
     """`12:37:16` today, with the date on another day; in UTC."""
     same = when.date() == now.date()

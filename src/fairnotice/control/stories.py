@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from fairnotice.control import shapes
+from fairnotice.control.in_words import notice_in_words
 from fairnotice.engine import changes
 from fairnotice.engine.approval import held_by
 from fairnotice.engine.changes import Change
@@ -76,7 +77,7 @@ def _belongs(event: Event, change: Change[Any]) -> bool:
 
 
 def _announced(row: Event) -> str:
-    notice = f"{row.notice_seconds:.0f} s of notice promised"
+    notice = f"{notice_in_words(row.notice_seconds)} of notice promised"
     return f"announced: {row.type} of {', '.join(row.resources)}, {notice}"
 
 
@@ -86,7 +87,7 @@ def _approved(row: Event) -> str:
 
 def _started(row: Event) -> str:
     given = row.notice_given_seconds
-    return f"started, after {given:.1f} s of notice" if given else "started at once"
+    return f"started, after {notice_in_words(given)} of notice" if given else "started at once"
 
 
 def _gone(row: Event) -> str:

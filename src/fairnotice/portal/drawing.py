@@ -8,7 +8,12 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fairnotice.control.in_words import clock_time, seconds_in_words, window_in_words
+from fairnotice.control.in_words import (
+    clock_time,
+    notice_in_words,
+    seconds_in_words,
+    window_in_words,
+)
 from fairnotice.portal.assets import BUILD, address_of
 
 SHORT = 8
@@ -66,6 +71,7 @@ def _environment() -> Environment:
         "lasting": seconds_in_words,
         "name": _name,
         "names": _names,
+        "notice": notice_in_words,
         "short": lambda text: text[:SHORT],
         "ticking": _ticking,
         "window": window_in_words,

@@ -124,7 +124,7 @@ class FleetPage(Page):
             key,
             f"domain-{node.fault_domain}",
             "part_node.html",
-            f"{self._position[node.name]:06}",
+            self._order(f"{self._position[node.name]:06}", is_told_of=self._is_told_of(node)),
             node=node,
             used=self.fleet.used_slots(node.name),
             chips=[(vm, touched(self.fleet, vm, self.now)) for vm in vms],
@@ -134,6 +134,10 @@ class FleetPage(Page):
             ],
             page=self,
         )
+
+    def _order(self, place: str, *, is_told_of: bool) -> str:
+        """Of very many, those come first of which there is something to say."""
+        return f"{not is_told_of:d}{place}" if self.dense else place
 
     def _is_told_of(self, node: Node) -> bool:
         """Whether there is something to say of a node, or of a VM on it."""
@@ -145,7 +149,7 @@ class FleetPage(Page):
         scope = self.fleet.scopes.get(key.name)
         if scope is None or (self.large and not self.fleet.events_in_scope.get(scope.name)):
             return None
-        domains: dict[int | None, list[object]] = {}
+        domains: dict[int | None, list[tuple[Vm, Touched]]] = {}
         for name in self.fleet.vms_in_scope.get(scope.name, ()):
             vm = self.fleet.vms[name]
             chip = (vm, touched(self.fleet, vm, self.now))
@@ -153,7 +157,11 @@ class FleetPage(Page):
         ordered = sorted(domains.items(), key=lambda one: -1 if one[0] is None else one[0])
         box = "scopes" if key.kind == "scope" else "alone"
         template = f"part_{key.kind}.html"
-        return self.drawn(key, box, template, scope.name, scope=scope, domains=ordered, page=self)
+        chips = (chip for vms in domains.values() for chip in vms)
+        busy = any(chip.phase not in ("calm", "stopped") for _, chip in chips)
+        more = {"scope": scope, "domains": ordered, "folded": self.dense and not busy}
+        order = self._order(scope.name, is_told_of=busy)
+        return self.drawn(key, box, template, order, **more, page=self)
 
 
 def _scope_key(scope: Scope) -> Key:

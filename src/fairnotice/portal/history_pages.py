@@ -135,7 +135,9 @@ class HistoryPage(Page):
         if event is None or not self.search.finds(event):
             return None
         order = newest_first(event.announced_at) + event.id
-        return self.drawn(key, "past", "part_past.html", order, told=told(event, self.now))
+        return self.drawn(
+            key, "past", "part_past.html", order, told=told(self.fleet, event, self.now)
+        )
 
     def _found(self) -> Iterable[Event]:
         newest = reversed(list(self.fleet.events.values()))
@@ -175,7 +177,7 @@ class EventPage(Page):
         more: dict[str, Any] = {
             "event": event,
             "steps": self._history.steps,
-            "told": None if row is None else told(row, self.now),
+            "told": None if row is None else told(self.fleet, row, self.now),
             "meaning": MEANINGS[event.type],
         }
         return self.drawn(key, f"{key.kind}-box", f"part_{key.kind.replace('-', '_')}.html", **more)

@@ -6,6 +6,7 @@ from typing import Any
 
 from fairnotice.control.service import named
 from fairnotice.engine.changes import Row
+from fairnotice.metadata.faults import FaultKind
 from fairnotice.model import Event, Vm
 from fairnotice.portal.parts import Key, Page, Part
 from fairnotice.portal.site import ANY_EVENT, NEWEST, Site, Viewer
@@ -13,6 +14,7 @@ from fairnotice.portal.telling import told, touched
 from fairnotice.wire.versions import SCHEDULED_EVENTS
 
 EVENTS_SHOWN = 20
+LATE = (FaultKind.SLOW, FaultKind.SLOW_FIRST)
 
 
 class VmPage(Page):
@@ -52,9 +54,10 @@ class VmPage(Page):
         more |= {"touched": touched(self.fleet, vm, self.now), "scope": scope}
         more["neighbours"] = self.fleet.vms_in_scope.get(vm.scope, ())
         if key.kind == "vm-events":
-            more["events"] = [told(event, self.now) for event in self._events(vm.scope)]
+            more["events"] = [told(self.fleet, event, self.now) for event in self._events(vm.scope)]
         elif key.kind == "vm-document":
             body = self.site.service.document(self.name, self.api_version)
+            more["faults"] = self._faults()
             more["document"] = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
         elif key.kind == "vm-lines":
             more["lines"] = self.site.lines(self.name, self.api_version, self._to_approve(vm))
@@ -69,9 +72,14 @@ class VmPage(Page):
         of_scope = (
             self.fleet.events[name] for name in self.fleet.events_in_scope.get(vm.scope, ())
         )
-        waiting = [event for event in of_scope if told(event, self.now).open]
+        waiting = [event for event in of_scope if told(self.fleet, event, self.now).open]
         waiting.sort(key=lambda event: (vm.name not in event.resources, event.not_before))
         return waiting[0].id if waiting else ANY_EVENT
+
+    def _faults(self) -> list[str]:
+        """What makes it read something else than the document: all but what is merely late."""
+        on = [one for one in self.site.faults() if one.vm in (None, self.name)]
+        return list(dict.fromkeys(one.fault for one in on if one.fault not in LATE))
 
     def _events(self, scope: str) -> list[Event]:
         """Those that name it: what comes, then what is over, the newest first."""
@@ -128,4 +136,4 @@ class NodePage(Page):
         )
 
     def _told(self, events: Iterable[str]) -> list[Any]:
-        return [told(self.fleet.events[name], self.now) for name in events]
+        return [told(self.fleet, self.fleet.events[name], self.now) for name in events]

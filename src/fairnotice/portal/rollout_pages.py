@@ -1,9 +1,11 @@
 """Rollouts: those that there are, one with its progress by update domain, and a new one."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from fairnotice.control import shapes, views
+from fairnotice.engine import Fleet
 from fairnotice.engine.changes import Row
 from fairnotice.model import Operation, Rollout, RolloutNode
 from fairnotice.portal.parts import Key, Page, Part, newest_first
@@ -27,6 +29,22 @@ def _rollout_of(row: Row) -> str | None:
     if isinstance(row, Rollout):
         return row.id
     return row.rollout if isinstance(row, RolloutNode | Operation) else None
+
+
+class Taken(NamedTuple):
+    """The nodes that a rollout has taken: since when, and those on which work is under way."""
+
+    at: dict[str, datetime]
+    started: frozenset[str]
+
+
+def _taken(fleet: Fleet, rollout: str) -> Taken:
+    mine = [one for one in fleet.operations.values() if one.rollout == rollout and one.node]
+    at: dict[str, datetime] = {}
+    for one in mine:
+        at.setdefault(str(one.node), one.asked_at)
+    started = (str(one.node) for one in mine if one.live and not one.pending)
+    return Taken(at, frozenset(started))
 
 
 class RolloutsPage(Page):
@@ -55,7 +73,8 @@ class RolloutsPage(Page):
             return None
         shown = views.rollout(self.fleet, row, views.canceled_nodes(self.fleet)[row.id])
         order = newest_first(row.asked_at)
-        return self.drawn(key, "rollouts", "part_rollout.html", order, rollout=shown)
+        taken = _taken(self.fleet, row.id)
+        return self.drawn(key, "rollouts", "part_rollout.html", order, rollout=shown, taken=taken)
 
 
 class Domain(NamedTuple):
@@ -63,15 +82,18 @@ class Domain(NamedTuple):
 
     update_domain: int | None
     over: int
-    live: int
+    announced: int
+    started: int
     nodes: int
 
     @property
     def phase(self) -> str:
         """Which mark it has."""
-        if self.live:
+        if self.started:
             return "started"
-        return "completed" if self.over == self.nodes else "scheduled"
+        if self.announced:
+            return "announced"
+        return "completed" if self.over == self.nodes else "pending"
 
 
 class RolloutPage(Page):
@@ -105,26 +127,30 @@ class RolloutPage(Page):
     def part(self, key: Key) -> Part | None:
         """One of them."""
         shown = self._shown
-        more: dict[str, Any] = {"rollout": shown}
+        taken = _taken(self.fleet, self.id)
+        more: dict[str, Any] = {"rollout": shown, "taken": taken}
         if key.kind == "rollout-domains":
-            scopes = self._domains(shown)
+            scopes = self._domains(shown, taken)
             more |= {"scopes": list(scopes.items())[:SCOPES_SHOWN], "scope_count": len(scopes)}
         elif key.kind == "rollout-nodes":
-            more["nodes"] = shown.nodes[:NODES_SHOWN]
+            # Those that were taken, in that order; then the others, as they come.
+            ordered = sorted(shown.nodes, key=lambda one: taken.at.get(one.node, self.now))
+            more["nodes"] = ordered[:NODES_SHOWN]
         return self.drawn(key, f"{key.kind}-box", f"part_{key.kind.replace('-', '_')}.html", **more)
 
-    def _domains(self, shown: shapes.Rollout) -> dict[str, list[Domain]]:
+    def _domains(self, shown: shapes.Rollout, taken: Taken) -> dict[str, list[Domain]]:
         """By scope, how far each of its update domains is."""
         touches = self._touches()
-        found: dict[tuple[str, int | None], list[RolloutNodeStatus]] = {}
+        found: dict[tuple[str, int | None], list[shapes.RolloutNode]] = {}
         for one in shown.nodes:
             for touched in touches.get(one.node) or self._on(one.node):
-                found.setdefault(touched, []).append(one.status)
+                found.setdefault(touched, []).append(one)
         scopes: dict[str, list[Domain]] = {}
-        for (scope, update_domain), statuses in sorted(found.items(), key=_domain_order):
-            over = sum(status in _OVER for status in statuses)
-            live = sum(status is RolloutNodeStatus.LIVE for status in statuses)
-            domain = Domain(update_domain, over, live, len(statuses))
+        for (scope, update_domain), nodes in sorted(found.items(), key=_domain_order):
+            over = sum(one.status in _OVER for one in nodes)
+            live = [one.node for one in nodes if one.status is RolloutNodeStatus.LIVE]
+            started = sum(name in taken.started for name in live)
+            domain = Domain(update_domain, over, len(live) - started, started, len(nodes))
             scopes.setdefault(scope, []).append(domain)
         return scopes
 

@@ -4,16 +4,16 @@ from datetime import datetime
 from typing import NamedTuple
 
 from fairnotice.engine import Fleet
-from fairnotice.model import Event, Vm
+from fairnotice.model import Approval, Event, Vm
 from fairnotice.words import EventStatus, EventType
 
 # What an event does to a VM, for whoever does not know Azure's words.
 MEANINGS = {
-    EventType.FREEZE: "paused for a moment",
-    EventType.REBOOT: "rebooted",
-    EventType.REDEPLOY: "moved; its local disk is lost",
-    EventType.PREEMPT: "evicted",
-    EventType.TERMINATE: "deleted",
+    EventType.FREEZE: "the VM pauses for a moment",
+    EventType.REBOOT: "the VM restarts; its memory is lost",
+    EventType.REDEPLOY: "the VM moves; its local disk is lost",
+    EventType.PREEMPT: "the Spot VM is taken away",
+    EventType.TERMINATE: "the VM is deleted",
 }
 APPROVED = "approved"
 DUE = "due"
@@ -32,7 +32,7 @@ class Told(NamedTuple):
 
     @property
     def meaning(self) -> str:
-        """What will be done to the VMs."""
+        """What becomes of each of its VMs."""
         return MEANINGS[self.event.type]
 
     @property
@@ -46,14 +46,14 @@ class Told(NamedTuple):
         return frozenset(seen.vm for seen in self.event.seen)
 
 
-def told(event: Event, now: datetime) -> Told:
+def told(fleet: Fleet, event: Event, now: datetime) -> Told:
     """What is said of this event at this instant."""
     if not event.scheduled:
         return Told(event, event.status.lower(), event.status, _after(event))
     if event.approval is not None:
-        return Told(event, APPROVED, "Scheduled, approved", f"approved by {event.approval.by}")
+        return Told(event, APPROVED, "Scheduled, approved", _approved(fleet, event, event.approval))
     if event.not_before > now:
-        return Told(event, "scheduled", event.status, _waiting(event))
+        return Told(event, "scheduled", event.status, _waiting(fleet, event))
     if event.unconfirmed:
         nodes = ", ".join(event.unconfirmed)
         return Told(event, HELD, "Scheduled, held", f"held: {nodes} has not shown it to its VMs")
@@ -83,22 +83,41 @@ def touched(fleet: Fleet, vm: Vm, now: datetime) -> Touched:
     for name in fleet.events_in_scope.get(vm.scope, ()):
         event = fleet.events[name]
         if vm.name in event.resources:
-            found.append(Touched(told(event, now).phase, f"{event.type}, {event.status}", event))
+            found.append(
+                Touched(told(fleet, event, now).phase, f"{event.type}, {event.status}", event)
+            )
     if vm.name in fleet.impact_on_vm:
         kind = fleet.impacts[fleet.impact_on_vm[vm.name]].kind
         found.append(Touched("started", f"{kind} is under way"))
     return max(found, key=lambda one: _PHASES.index(one.phase))
 
 
-def _waiting(event: Event) -> str:
+def _waiting(fleet: Fleet, event: Event) -> str:
     seen_by = {seen.vm for seen in event.seen}
     unseen = [name for name in event.resources if name not in seen_by]
     count = len(event.resources)
-    who = event.resources[0] if count == 1 else f"one of {count} VMs"
-    waits = f"waits for {who} to approve"
+    waits = f"waits for {_approver(fleet, event.scope)} to approve"
     if not unseen:
         return waits
     return f"{waits}; not seen yet" if len(unseen) == count else f"{waits}; {_unseen(unseen)}"
+
+
+def _approver(fleet: Fleet, scope: str) -> str:
+    """Who may give the go-ahead: any VM of the scope, also for another one."""
+    names = fleet.vms_in_scope.get(scope, ())
+    return next(iter(names)) if len(names) == 1 else f"any of the {len(names)} VMs of {scope}"
+
+
+def _approved(fleet: Fleet, event: Event, approval: Approval) -> str:
+    """By whom; and for whom its operation waits all the same, for it starts as a whole."""
+    said = f"approved by {approval.by}"
+    operation = fleet.operations.get(event.operation)
+    events = [fleet.events[name] for name in operation.events] if operation else []
+    others = {one.scope for one in events if one.scheduled and one.approval is None}
+    if not others:
+        return said
+    whom = next(iter(others)) if len(others) == 1 else f"{len(others)} other scopes"
+    return f"{said}; waits for {whom} too"
 
 
 def _unseen(names: list[str]) -> str:
@@ -107,6 +126,7 @@ def _unseen(names: list[str]) -> str:
 
 def _after(event: Event) -> str:
     if event.status is EventStatus.STARTED:
-        why = f"approved by {event.approval.by}" if event.approval else "its notice is over"
+        over = "its notice is over" if event.notice_seconds else "without notice"
+        why = f"approved by {event.approval.by}" if event.approval else over
         return why if event.settling_since is None else f"{why}; all is done, it settles"
     return event.reason

@@ -28,8 +28,9 @@ SPANS = {
 LONGEST = max(SPANS)
 # Where now is when a span begins, and where it is when the next one does.
 NOW_AT, NOW_MAX = 0.15, 0.4
-# What is further away than so many times what is nearer does not squeeze it: it is told in words.
-FAR = 5.0
+# What is further away than so many times what is nearer does not squeeze it, where it is the lesser
+# part: it is told in words. Azure's own notices, 30 seconds to 15 minutes, are not so far apart.
+FAR = 40.0
 # Of what is over nobody knows how long; of what is to come, if nothing is said: a part of the span.
 UNKNOWN_SHARE = 0.06
 UNKNOWN_SECONDS_MAX = 120.0
@@ -89,6 +90,8 @@ class Bar(NamedTuple):
     notice_width: float
     impact_at: float
     impact_width: float
+    # None where the timeline does not reach it.
+    not_before_at: float | None
     # It goes on for as long as it goes on: its right end is now.
     grows: bool
     # It is further away than the timeline shows.
@@ -112,8 +115,8 @@ def span_of(events: Iterable[Event], now: datetime, seconds: int | None = None) 
 
 def _fitting(ahead: list[float]) -> int:
     reach = float(MINUTE) / 2
-    for one in ahead:
-        if one > reach * FAR and reach > ahead[0]:
+    for nearer, one in enumerate(ahead):
+        if one > reach * FAR and 2 * nearer >= len(ahead):
             break
         reach = max(reach, one)
     share = 1 - NOW_MAX - UNKNOWN_SHARE
@@ -135,9 +138,14 @@ def bar(event: Event, span: Span, now: datetime) -> Bar:
         notice_width=max(round(impact_at - notice_at, 3), 0.0),
         impact_at=impact_at,
         impact_width=max(round(span.percent(ends_at) - impact_at, 3), LEAST),
+        not_before_at=_inside(span, event.not_before),
         grows=grows,
         beyond=starts_at >= span.ends_at,
     )
+
+
+def _inside(span: Span, when: datetime) -> float | None:
+    return span.percent(when) if span.begins_at <= when < span.ends_at else None
 
 
 def _expected_end(event: Event, starts_at: datetime, span: Span) -> datetime:

@@ -42,7 +42,7 @@ export function connect() {
   };
   source.onmessage = (event) => {
     expect();
-    take(JSON.parse(event.data));
+    take(event.data);
   };
   source.onerror = lost;
 }
@@ -76,12 +76,14 @@ async function retry() {
   return connect();
 }
 
-/** @param {Message} message */
-function take(message) {
+/** @param {string} text */
+function take(text) {
+  const begun = performance.now();
+  /** @type {Message} */
+  const message = JSON.parse(text);
   const { dataset } = document.body;
   if (dataset.build !== message.build) return location.reload();
   serviceTime(message.now);
-  const begun = performance.now();
   apply(message);
   dataset.revision = String(message.revision);
   dataset.state = message.state;
