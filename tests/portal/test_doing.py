@@ -105,6 +105,9 @@ def test_nothing_is_confirmed_that_was_not_told(there, opened):
     page.get_by_role("button", name="Declare failed: node-3").click()
     expect(dialog.get_by_text("Asking what would happen")).to_be_visible()
     expect(dialog.get_by_role("button", name="Declare failed: node-3")).to_be_disabled()
+    assert "danger" in dialog.get_by_role("button", name="Declare failed: node-3").get_attribute(
+        "class"
+    )
     assert there.run.service.fleet.operations == {}
 
 
@@ -140,3 +143,17 @@ def test_a_page_of_what_is_gone_says_so_and_rests(there, opened):
     hidden(page, is_hidden=True)
     hidden(page, is_hidden=False)
     expect(page.locator("#connection")).to_have_text("not there any more")
+
+
+def test_faults_of_everybody_are_ended_only_when_that_is_meant(there, opened):
+    """One click asks first; others may have set them."""
+    there.post("/v1/faults", {"fault": "slow", "seconds": 1})
+    page = opened(address(there))
+    clear = page.get_by_role("button", name="Clear all")
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    clear.click()
+    assert there.get("/v1/faults").json["items"]
+    page.once("dialog", lambda dialog: dialog.accept())
+    clear.click()
+    expect(clear).to_have_count(0)
+    assert there.get("/v1/faults").json["items"] == []

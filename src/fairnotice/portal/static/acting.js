@@ -89,6 +89,7 @@ function open(button) {
   byId("doing-title").textContent = title;
   const yes = byId("doing-yes");
   yes.textContent = title.length > 40 ? (button.textContent ?? "Do it").trim() : title;
+  yes.classList.toggle("danger", button.classList.contains("danger"));
   const fields = byId("doing-form");
   fields.replaceChildren();
   const template = document.getElementById(`form-${form}`);
@@ -193,6 +194,7 @@ export function toast(text, more = [], look = "") {
 
 /** @param {HTMLElement} button */
 async function remove(button) {
+  if (!window.confirm("End every fault, also those that others have set?")) return;
   const { problem } = await ask("DELETE", button.dataset.delete ?? "", undefined);
   if (problem) toast(problem.detail, [], "bad");
 }
