@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from fairnotice.cli import remote
 from fairnotice.conductor import feed as feed_module
-from fairnotice.conductor.feed import Snapshot
+from fairnotice.conductor.feed import FROM_NOW, Snapshot
 from fairnotice.engine import Fleet
 from fairnotice.errors import Unavailable
 from fairnotice.stores.memory import MemoryStore
@@ -96,6 +97,19 @@ def test_a_follower_that_is_ahead_is_not_led_back(monkeypatch):
                 await feed.after(10**9)
 
     asyncio.run(story())
+
+
+def test_who_wants_the_state_as_it_is_now_is_given_it():
+    """Whoever watches begins with what there is; the command line says the same number."""
+
+    async def story():
+        async with conducting() as conductor:
+            found = await conductor.feed.after(FROM_NOW)
+            assert isinstance(found, Snapshot)
+            assert found.revision == conductor.feed.revision
+
+    asyncio.run(story())
+    assert remote.FROM_NOW == FROM_NOW
 
 
 def test_a_follower_waits_until_something_happens():

@@ -31,7 +31,8 @@ UNAUTHENTICATED = (
 )
 # What OpenSSL says of a certificate that is for another name, address of mail, or address.
 OTHER_NAMES = (62, 63, 64)
-# Far beyond any revision: the feed answers with the state as it is, and goes on from there.
+# conductor.feed's: the feed answers with the state as it is, and goes on from there. Not imported,
+# since that would bring the whole law into every command.
 FROM_NOW = 2**53 - 1
 
 

@@ -16,6 +16,9 @@ log = logging.getLogger(__name__)
 
 # So many lines are at hand without asking the store: minutes of a busy fleet.
 LINES_AT_HAND_MAX = 20_000
+# More than any revision: who asks for what follows it wants the state as it is, and what follows.
+# Every number of JavaScript up to here is exact.
+FROM_NOW = 2**53 - 1
 # Whoever has read more elsewhere is let wait so long: one that follows is behind by less.
 REACH_SECONDS_MAX = 3.0
 
@@ -98,8 +101,11 @@ class Feed:
     async def after(self, revision: int, limit: int = 1_000) -> list[Line] | Snapshot:
         """What followed this revision, at most so many lines; or all there is, instead.
 
-        errors.Unavailable where this revision is not reached here soon.
+        FROM_NOW is answered by all there is. errors.Unavailable where this revision is not reached
+        here soon.
         """
+        if revision >= FROM_NOW:
+            return self.snapshot()
         if revision > self.revision:
             await self.reach(revision, REACH_SECONDS_MAX)
         if revision == self.revision:
