@@ -136,8 +136,10 @@ class Feed:
         """Wait until this revision is committed here, at most so long; else errors.Unavailable.
 
         Whoever has read it elsewhere is ahead of us and must not be led back: revisions only
-        grow, also by a restore.
+        grow, also by a restore. FROM_NOW is read by nobody.
         """
+        if revision >= FROM_NOW:
+            return
         try:
             async with asyncio.timeout(seconds):
                 while self.revision < revision and not self.ended and not self.cut_off:
