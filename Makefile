@@ -48,11 +48,11 @@ format: install ## let ruff write the format and the sure fixes
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-test: check ## check, then every test and every branch of the law (9 min)
+test: check ## check, then every test and every branch of the law (11 min)
 	@scripts/test-tools
 	$(PY) -m pytest -n $(JOBS) --cov --cov-report=term-missing
 
-bench: install ## print the numbers of SPECIFICATION.md (15 min)
+bench: install ## print the numbers of SPECIFICATION.md (25 min)
 	$(PY) -m bench
 
 simulate: install ## random fleets under the law; SEEDS=200, or one: SEED=17
