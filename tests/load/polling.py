@@ -103,8 +103,8 @@ class Polling:
 
     def _ask(self, vm: Vm) -> None:
         if vm.pending:
-            # As a client does: it has no answer yet, and the first may take two minutes.
-            self.waited += 1
+            # As a client does: it has no answer yet. Only the first may take its time.
+            self.waited += bool(vm.body)
             return
         self.asked += 1
         vm.pending += 1
