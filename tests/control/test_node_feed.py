@@ -317,6 +317,21 @@ def test_a_stolen_token_harms_its_own_node_only():
         assert served.run.service.fleet.revision == before
 
 
+def test_many_scopes_are_enabled_by_one_request():
+    """Those of the node; what is elsewhere is passed over, whether it exists or not."""
+    with serving() as served:
+        body = served.get("/v1/fleet").json
+        body["vm"] += [{"name": f"new-{n}", "node": f"node-{n % 2}"} for n in range(4)]
+        assert served.call("PUT", "/v1/fleet", body).status == 200
+        path = "/v1/endpoints/node-1/enable"
+        answer = served.post(path, {"scopes": ["vm:new-1", "vm:new-3", "vm:new-0", "vm:nobody"]})
+
+        assert answer.json["passed_over"] == 2
+        scopes = served.run.service.fleet.scopes
+        assert [scopes[f"vm:new-{n}"].enabled for n in range(4)] == [False, True, False, True]
+        assert [served.post(path, body).status for body in ({"scopes": []}, {})] == [403, 403]
+
+
 def test_a_vm_that_has_just_left_is_still_reported():
     """What it saw on a node where an impact found it is believed of that node, for a day."""
     with serving() as served:

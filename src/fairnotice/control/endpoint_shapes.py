@@ -70,9 +70,13 @@ class ApproveHere(Body):
 
 
 class EnableHere(Body):
-    """A VM of the node, of this scope, asks for its document for the first time."""
+    """VMs of the node, of these scopes, ask for their document for the first time."""
 
-    scope: str
+    # One alone, as endpoints said it at first.
+    scope: str = ""
+    scopes: Annotated[list[str], msgspec.Meta(max_length=REPORTED_MAX)] = msgspec.field(
+        default_factory=list
+    )
 
 
 class Heeded(Shape):

@@ -76,13 +76,20 @@ class Endpoints:
         self.heard_at.pop(node, None)
         return await self._told(node, LeaveEndpoint(node=node))
 
-    async def enable(self, node: str, scope: str) -> shapes.Heeded | Refusal:
-        """A VM of the node is about to be answered for the first time: durable, then shown."""
+    async def enable(self, node: str, body: shapes.EnableHere) -> shapes.Heeded | Refusal:
+        """VMs of the node are about to be answered for the first time: durable, then shown."""
         self._hear(node)
-        if scope not in _Here(self._conductor.fleet, node).scopes:
-            return _elsewhere(f"No VM of {scope}", node)
-        heard = (Heard(scope, self._conductor.now().wall),)
-        return await self._told(node, ReportServed(heard=heard))
+        asked = {*body.scopes, body.scope} - {""}
+        where = _Here(self._conductor.fleet, node)
+        here = [scope for scope in sorted(asked) if where.has_scope(scope)]
+        if not here:
+            return _elsewhere(f"No VM of {', '.join(sorted(asked)) or 'no scope'}", node)
+        now = self._conductor.now().wall
+        heard = tuple(Heard(scope, now) for scope in here)
+        answer = await self._told(node, ReportServed(heard=heard))
+        if isinstance(answer, shapes.Heeded):
+            answer.passed_over = len(asked) - len(here)
+        return answer
 
     async def approve(self, node: str, body: shapes.ApproveHere) -> shapes.ApprovedHere | Refusal:
         """Approve these events for a VM of the node, durably; all of them, or none.
@@ -122,7 +129,7 @@ class Endpoints:
         silent: tuple[str, ...] = ()
         if body.unserved is not None:
             away = body.unserved
-            silent = tuple(scope for scope in away.scopes if scope in here.scopes)
+            silent = tuple(scope for scope in away.scopes if here.has_scope(scope))
             told.append(ReportUnserved(scopes=silent, seconds=away.seconds, until=away.until))
         # Last, so that it is known what was seen: then its notice does not begin anew (rule 5).
         # One that was taken away is not waited for, until it joins again.
@@ -158,7 +165,11 @@ class _Here:
         self._fleet = fleet
         self._node = node
         self._left: frozenset[str] | None = None
-        self.scopes = {fleet.vms[vm].scope for vm in fleet.vms_on_node.get(node, ())}
+
+    def has_scope(self, name: str) -> bool:
+        """Whether a VM of the scope is on the node, as nearly always the first of it is."""
+        vms = self._fleet.vms_in_scope.get(name, ())
+        return any(self._fleet.vms[vm].node == self._node for vm in vms)
 
     def had_vm(self, name: str) -> bool:
         """Whether the VM is on the node; or has left it lately, if only by being deleted."""
@@ -167,7 +178,7 @@ class _Here:
 
     def had_scope(self, name: str) -> bool:
         """Whether a VM of the scope is on the node, or has left it lately."""
-        if name in self.scopes:
+        if self.has_scope(name):
             return True
         vms = (self._fleet.vms.get(vm) for vm in self._lately())
         return any(vm is not None and vm.scope == name for vm in vms)

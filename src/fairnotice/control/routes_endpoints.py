@@ -84,8 +84,8 @@ def _routes() -> Iterable[Route]:
         ),
         (
             "enable",
-            "A VM of the node asks for its document for the first time.",
-            lambda endpoints, node, body: endpoints.enable(node, body.scope),
+            "VMs of the node ask for their document for the first time.",
+            lambda endpoints, node, body: endpoints.enable(node, body),
             bodies.Heeded,
             bodies.EnableHere,
         ),

@@ -79,6 +79,8 @@ class Front:
         self._unshown_scopes: dict[str, ScopeIs] = {}
         self._unshown_vms: dict[str, VmIs] = {}
         self._changed = asyncio.Event()
+        # Scopes that are being enabled: whoever asks meanwhile waits for the same.
+        self._enabling: dict[str, asyncio.Future[None]] = {}
         self.worker = Worker(
             self.board,
             clock,
@@ -173,6 +175,14 @@ class Front:
     # ---- What is passed on ----
 
     async def _enable(self, scope: str) -> None:
+        """Enable it once, however many of its VMs ask at the same time."""
+        enabling = self._enabling.get(scope)
+        if enabling is None:
+            enabling = self._enabling[scope] = asyncio.ensure_future(self._enabled(scope))
+            enabling.add_done_callback(lambda _: self._enabling.pop(scope, None))
+        await asyncio.shield(enabling)
+
+    async def _enabled(self, scope: str) -> None:
         """Durable first, and then seen in the feed: the VM is shown what others of it see."""
         await self._desk.enable(scope)
         try:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from fairnotice.clock import Clock
 from fairnotice.control.loops import Loops
+from fairnotice.endpoint.enabling import Enabling
 from fairnotice.endpoint.front import Served
 from fairnotice.endpoint.holding import Holding, Told
 from fairnotice.endpoint.passing import SENSELESS, Passing, Refused
@@ -64,6 +65,7 @@ class Link:
         self.asked_all = asyncio.Event()
         self._asked_in_vain = 0
         self._passing = passing
+        self._enabling = Enabling(lambda scopes: passing.say("enable", {"scopes": scopes}))
         self._clock = clock
         self._fronts: list[Shown] = []
         self._chance = random.Random()  # noqa: S311 - when to try again is no secret
@@ -271,7 +273,7 @@ class Link:
     async def enable(self, scope: str) -> None:
         """Pass on that somebody asks for the first time."""
         self._must_be_near()
-        await self._passing.say("enable", {"scope": scope})
+        await self._enabling.enable(scope)
 
     async def renew(self, trust: ssl.SSLContext | None) -> None:
         """Say the token that is there now, and believe whom this vouches for."""

@@ -65,7 +65,7 @@ def _declare_nodes(draft: Draft, spec: FleetSpec) -> None:
 def _remove_nodes(draft: Draft, spec: FleetSpec) -> None:
     wanted = {node.name for node in spec.nodes}
     for name in [name for name in draft.nodes if name not in wanted]:
-        left = draft.vms_on_node.get(name, ()) + draft.arriving_on_node.get(name, ())
+        left = (*draft.vms_on_node.get(name, ()), *draft.arriving_on_node.get(name, ()))
         if left:
             _must_not_be_live(draft, left[0], f"{name} cannot be removed")
             refuse(

@@ -150,7 +150,7 @@ def _end_what_is_there(draft: Draft, node: str, reason: str) -> None:
         operation = draft.operations[operation_id]
         if operation.pending:
             cancel_operation(draft, operation, reason)
-    there = draft.vms_on_node.get(node, ()) + draft.arriving_on_node.get(node, ())
+    there = (*draft.vms_on_node.get(node, ()), *draft.arriving_on_node.get(node, ()))
     for name in there:
         key = draft.impact_on_vm.get(name)
         if key is not None:
@@ -196,7 +196,7 @@ def report_reachable(draft: Draft, command: ReportReachable) -> Accepted:
 
 def vms_hit(draft: Draft, node: str) -> list[Vm]:
     """The running VMs of a node, and those on their way to it: what befalls it hits them too."""
-    names = draft.vms_on_node.get(node, ()) + draft.arriving_on_node.get(node, ())
+    names = (*draft.vms_on_node.get(node, ()), *draft.arriving_on_node.get(node, ()))
     vms = [draft.vms[name] for name in names]
     return [vm for vm in vms if vm.running]
 

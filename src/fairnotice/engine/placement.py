@@ -75,7 +75,7 @@ def _candidates(draft: Draft) -> Iterable[str]:
 
 def _vms_at(draft: Draft, node: str) -> list[Vm]:
     """The VMs on a node and on their way to it."""
-    names = draft.vms_on_node.get(node, ()) + draft.arriving_on_node.get(node, ())
+    names = (*draft.vms_on_node.get(node, ()), *draft.arriving_on_node.get(node, ()))
     return [draft.vms[name] for name in names]
 
 

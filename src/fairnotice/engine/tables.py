@@ -1,7 +1,8 @@
 """The rows of a fleet and the indexes over them: what Fleet and Draft have in common.
 
-Rows are frozen and indexes hold tuples, so a Draft can lay its own values over a Fleet's without
-touching them. Every index is kept by the `put` and `drop` of its table, here and nowhere else.
+Rows are frozen and so is what indexes hold, so a Draft can lay its own values over a Fleet's
+without touching them. Every index is kept by the `put` and `drop` of its table, here and nowhere
+else.
 """
 
 from collections.abc import Callable, Iterable, MutableMapping
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 
 from fairnotice.engine.changes import Row
 from fairnotice.engine.kinds import KINDS
+from fairnotice.engine.members import Members, joined, parted
 from fairnotice.engine.notice import Timing
 from fairnotice.model import (
     Endpoint,
@@ -55,22 +57,22 @@ class Tables:
     endpoints: MutableMapping[str, Endpoint]
 
     # Indexes. All but the first three hold only what is live.
-    vms_on_node: MutableMapping[str, Names]
-    vms_in_scope: MutableMapping[str, Names]
+    vms_on_node: MutableMapping[str, Members]
+    vms_in_scope: MutableMapping[str, Members]
     request_by_key: MutableMapping[str, str]
-    arriving_on_node: MutableMapping[str, Names]
+    arriving_on_node: MutableMapping[str, Members]
     impact_on_vm: MutableMapping[str, str]
-    operations_on_vm: MutableMapping[str, Names]
-    operations_on_node: MutableMapping[str, Names]
+    operations_on_vm: MutableMapping[str, Members]
+    operations_on_node: MutableMapping[str, Members]
     # Operations on nodes that name a VM of the scope (rule 22).
-    platform_in_scope: MutableMapping[str, Names]
+    platform_in_scope: MutableMapping[str, Members]
     # User operations of the scope that have not started (rule 17).
-    waiting_in_scope: MutableMapping[str, Names]
-    events_in_scope: MutableMapping[str, Names]
+    waiting_in_scope: MutableMapping[str, Members]
+    events_in_scope: MutableMapping[str, Members]
     # Scheduled Terminates of a scale set, in the order they were announced (rule 16).
-    terminates_in_set: MutableMapping[str, Names]
+    terminates_in_set: MutableMapping[str, Members]
     # Scheduled events that a node's endpoint has not confirmed (rule 5).
-    unconfirmed_on_node: MutableMapping[str, Names]
+    unconfirmed_on_node: MutableMapping[str, Members]
 
     def put(self, row: Row) -> None:
         """Take this row as it is now, in place of the one with its name."""
@@ -135,22 +137,20 @@ def known_key(requester: Requester, idempotency_key: str) -> str:
     return f"{requester.role}:{requester.name}:{idempotency_key}"
 
 
-def _join(index: MutableMapping[str, Names], key: str, member: str) -> None:
-    index[key] = (*index.get(key, ()), member)
+def _join(index: MutableMapping[str, Members], key: str, member: str) -> None:
+    index[key] = joined(index.get(key, ()), member)
 
 
-def _part(index: MutableMapping[str, Names], key: str, member: str) -> None:
-    members = index[key]
-    at = members.index(member)
-    # Two slices, and no loop of ours: measured, 20,000 VMs leave one node in 1 s and not in 11.
-    if len(members) > 1:
-        index[key] = members[:at] + members[at + 1 :]
+def _part(index: MutableMapping[str, Members], key: str, member: str) -> None:
+    left = parted(index[key], member)
+    if left:
+        index[key] = left
     else:
         del index[key]
 
 
 def _follow(
-    index: MutableMapping[str, Names], member: str, before: Iterable[str], after: Iterable[str]
+    index: MutableMapping[str, Members], member: str, before: Iterable[str], after: Iterable[str]
 ) -> None:
     """Move a member from the keys it stood under to those it stands under now."""
     if before == after:

@@ -236,8 +236,8 @@ class NowPage(Page):
                 names = known.events if known is not None else ()
                 yield from (self.fleet.events[name] for name in names if name in self.fleet.events)
             elif isinstance(row, Scope):
-                names = self.fleet.events_in_scope.get(row.name, ())
-                yield from (self.fleet.events[name] for name in names)
+                shown = self.fleet.events_in_scope.get(row.name, ())
+                yield from (self.fleet.events[name] for name in shown)
 
 
 def _operation_of(row: Row) -> str:

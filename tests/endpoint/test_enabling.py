@@ -1,0 +1,124 @@
+"""Very many that ask for the first time at once cost few requests."""
+
+import asyncio
+
+import pytest
+
+from fairnotice.control.endpoint_shapes import REPORTED_MAX
+from fairnotice.endpoint.enabling import TOGETHER_MAX, Enabling
+from fairnotice.endpoint.front import Front, Manner
+from fairnotice.errors import Unavailable
+from fairnotice.testing.manual_clock import ManualClock
+
+
+class ControlPlane:
+    """Takes its time, and remembers which scopes it was told together."""
+
+    def __init__(self, *, away=False):
+        self.told = []
+        self.answers = asyncio.Event()
+        self.away = away
+
+    async def say(self, scopes):
+        self.told.append(scopes)
+        await self.answers.wait()
+        if self.away:
+            raise Unavailable("it is away")
+
+
+async def asked(ask, scopes):
+    """Whatever these wait for, all asked for in this moment."""
+    tasks = [asyncio.create_task(ask(scope)) for scope in scopes]
+    await asyncio.sleep(0.01)
+    return tasks
+
+
+def test_whoever_asks_while_a_request_is_under_way_goes_into_the_next():
+    """A thousand scopes, two requests; nobody has an answer before it is durable."""
+
+    async def story():
+        far = ControlPlane()
+        enabling = Enabling(far.say)
+        first = await asked(enabling.enable, ["vm:a"])
+        rest = await asked(enabling.enable, [f"vm:{n}" for n in range(1000)] * 2)
+        assert far.told == [["vm:a"]]
+        assert not any(task.done() for task in (*first, *rest))
+        far.answers.set()
+        await asyncio.gather(*first, *rest)
+        assert far.told == [["vm:a"], [f"vm:{n}" for n in range(1000)]]
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_no_request_says_more_than_a_control_plane_takes():
+    """More than fit into one go into the next."""
+
+    async def story():
+        far = ControlPlane()
+        far.answers.set()
+        scopes = [f"vm:{number}" for number in range(TOGETHER_MAX + 1)]
+        await asyncio.gather(*await asked(Enabling(far.say).enable, scopes))
+        assert [len(told) for told in far.told] == [TOGETHER_MAX, 1]
+        assert TOGETHER_MAX <= REPORTED_MAX
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_nobody_takes_a_failure_for_an_answer():
+    """Everybody who waited is told that it could not be passed on; later it is tried anew."""
+
+    async def story():
+        far = ControlPlane(away=True)
+        enabling = Enabling(far.say)
+        tasks = await asked(enabling.enable, ["vm:a", "vm:b"])
+        far.answers.set()
+        for task in tasks:
+            with pytest.raises(Unavailable):
+                await task
+        far.away = False
+        await enabling.enable("vm:a")
+        assert far.told[-1] == ["vm:a"]
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_one_that_hangs_up_takes_nobody_with_it():
+    """The VM that asked first goes away; whoever asked with it is answered."""
+
+    async def story():
+        far = ControlPlane()
+        one, other = await asked(Enabling(far.say).enable, ["vm:a", "vm:b"])
+        one.cancel()
+        far.answers.set()
+        await other
+        assert far.told == [["vm:a", "vm:b"]]
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+class Desk:
+    """Counts what is passed on."""
+
+    def __init__(self):
+        self.scopes = []
+
+    async def approve(self, vm, events):
+        raise AssertionError((vm, events))
+
+    async def enable(self, scope):
+        self.scopes.append(scope)
+        await asyncio.sleep(0.02)
+
+
+def test_a_scope_whose_vms_all_ask_at_once_is_passed_on_once():
+    """Twenty VMs of a set begin to poll in the same moment."""
+
+    async def story():
+        desk = Desk()
+        front = Front(desk, ManualClock(), Manner(), lambda _: None)
+        await asyncio.gather(*(front.worker.enable("availability-set:web") for _ in range(20)))
+        assert desk.scopes == ["availability-set:web"]
+        await front.worker.enable("availability-set:web")
+        assert len(desk.scopes) == 2
+
+    asyncio.run(asyncio.wait_for(story(), 20))
