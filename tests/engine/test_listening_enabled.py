@@ -423,3 +423,35 @@ def test_rule_08_an_event_nobody_knows_was_seen_by_nobody():
     """It was forgotten while the report was on its way."""
     story = Story()
     story.unchanged(ReportServed(seen=(SeenBy("F020BA2E", "db", story.began),)))
+
+
+def test_rule_26_what_a_vm_saw_is_written_down_when_it_is_gone():
+    """Of its own end, and of another VM's; of another scope, and by whoever never was, not."""
+    story = Story()
+    elsewhere = story.restart_vm("db").events[0]
+    other = story.restart_vm("batch_1").events[0]
+    own = story.delete("batch_0").events[0]
+    story.approve("batch_3", own)
+    story.done("batch_0")
+    assert "batch_0" not in story.fleet.vms
+    story.advance(minutes=1)
+
+    told = [(other, "batch_0"), (own, "batch_0"), (elsewhere, "batch_0"), (other, "nobody")]
+    story.tell(ReportServed(seen=tuple(SeenBy(*one, story.began) for one in told)))
+
+    assert [one.vm for one in story.event(other).seen] == ["batch_0"]
+    assert [one.vm for one in story.event(own).seen] == ["batch_0"]
+    assert story.event(elsewhere).seen == ()
+
+
+def test_rule_26_what_a_node_did_to_a_vm_says_nothing_of_other_scopes():
+    """A VM that was paused with others and then deleted saw its own scope alone."""
+    story = Story()
+    story.maintain("node-0")
+    story.notice_passes()
+    story.done(*[impact.vm for impact in story.fleet.impacts.values() if impact.live])
+    web = story.restart_vm("web-0").events[0]
+    story.approve("batch_3", story.delete("batch_0").events[0])
+    story.done("batch_0")
+
+    story.unchanged(ReportServed(seen=(SeenBy(web, "batch_0", story.began),)))

@@ -20,7 +20,7 @@ from fairnotice.engine.notice import DAY, HOUR, in_utc, whole_second
 from fairnotice.engine.refusal import misfit
 from fairnotice.engine.tables import Tables
 from fairnotice.engine.transitions import Cause
-from fairnotice.model import Event, Operation, Scope, Seen, Unserved
+from fairnotice.model import Operation, Scope, Seen, Unserved
 
 # A later request is written down once an hour at most, so the silence that is on record may be
 # an hour longer than the true one: a scope is disabled after 24 to 25 hours.
@@ -39,8 +39,9 @@ def report_served(draft: Draft, command: ReportServed) -> Accepted:
     """Take note of who asked and who was first shown what."""
     for heard in command.heard:
         _hear(draft, heard)
+    gone = _scopes_of_gone(draft, {seen.vm for seen in command.seen if seen.vm not in draft.vms})
     for seen in command.seen:
-        _see(draft, seen)
+        _see(draft, seen, gone)
     return Accepted()
 
 
@@ -66,9 +67,9 @@ def _heard(draft: Draft, scope: Scope, at: datetime) -> Scope:
     )
 
 
-def _see(draft: Draft, seen: SeenBy) -> None:
+def _see(draft: Draft, seen: SeenBy, gone: dict[str, set[str]]) -> None:
     event = draft.events.get(seen.event)
-    if event is None or not _could_see(draft, seen.vm, event):
+    if event is None or event.scope not in _scopes_of(draft, seen.vm, gone):
         return
     if all(first.vm != seen.vm for first in event.seen):
         # By an endpoint's clock, which may be wrong: not before it was there, nor after now.
@@ -77,12 +78,22 @@ def _see(draft: Draft, seen: SeenBy) -> None:
         draft.record(EventSeen(draft.now, event._replace(seen=first)))
 
 
-def _could_see(draft: Draft, name: str, event: Event) -> bool:
+def _scopes_of(draft: Draft, name: str, gone: dict[str, set[str]]) -> Iterable[str]:
     vm = draft.vms.get(name)
-    if vm is None:
-        # The event may have taken it away by now: what it saw before is told after it.
-        return name in event.resources
-    return vm.scope == event.scope
+    return gone.get(name, ()) if vm is None else (vm.scope,)
+
+
+def _scopes_of_gone(draft: Draft, names: set[str]) -> dict[str, set[str]]:
+    """In which scopes VMs were that are taken away by now: what they saw is told after them.
+
+    What took them away is remembered for a day, as the events are that they saw.
+    """
+    found: dict[str, set[str]] = {}
+    for impact in draft.impacts.values() if names else ():
+        operation = draft.operations[impact.operation]
+        if impact.vm in names and operation.node is None:
+            found.setdefault(impact.vm, set()).update(scope for scope, _ in operation.touches)
+    return found
 
 
 def _enable(draft: Draft, scope: Scope) -> None:
