@@ -27,9 +27,10 @@ def message(kind, sequence, body):
     return struct.pack("=IHHII", 16 + len(body), kind, 0, sequence, 0) + body
 
 
-@given(NUMBERS, NUMBERS, st.integers(0, 255), MACS, NUMBERS, st.integers(1, 4094))
-def test_an_entry_of_the_bridge_is_read(sequence, interface, state, mac, master, vlan):
+@given(NUMBERS, st.integers(0, 255), MACS, NUMBERS, st.integers(1, 4094))
+def test_an_entry_of_the_bridge_is_read(sequence, state, mac, master, vlan):
     """Whatever stands between what we know."""
+    interface = 11
     body = struct.pack("=BxxxiHBB", AF_BRIDGE, interface, state, 0, 0)
     body += attribute(netlink.NDA_LLADDR, mac) + attribute(3, b"x" * 16)
     body += attribute(netlink.NDA_MASTER, struct.pack("=I", master))
@@ -54,7 +55,7 @@ def test_a_neighbour_is_read(sequence, address, mac):
     assert entry.leads_somewhere
 
 
-@pytest.mark.parametrize("state, flags", [(0x01, 0), (0x20, 0), (2, 0x08)])
+@pytest.mark.parametrize(("state", "flags"), [(0x01, 0), (0x20, 0), (2, 0x08)])
 def test_who_is_looked_for_is_not_found(state, flags):
     """Incomplete, failed, or answered for by somebody else."""
     assert not Entry(1, 2, 3, state, flags).leads_somewhere
