@@ -146,7 +146,7 @@ def test_where_vms_are_plugged_in_is_told(tmp_path):
     text = LEAST + '[metadata]\nclassic_listen = "168.63.129.16:80"\n[network]\nbridge = "br0"\n'
     config = read(written(tmp_path, text))
     assert config.classic == ("168.63.129.16", 80)
-    assert config.manner.network == Network("br0", "", None, Path("/run/fairnotice/vms.json"))
+    assert config.manner.network == Network("br0", "", None, Path("/run/fairnotice-node/vms.json"))
     text += 'interface = "br0.10"\nvlan = 10\nvms = "/etc/vms.json"\n'
     network = read(written(tmp_path, text)).manner.network
     assert network == Network("br0", "br0.10", 10, Path("/etc/vms.json"))

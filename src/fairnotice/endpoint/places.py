@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fairnotice.errors import UsageError
 
-FILE = Path("/run/fairnotice/vms.json")
+FILE = Path("/run/fairnotice-node/vms.json")
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 # IFNAMSIZ of linux/if.h, and what an interface may not be called.
