@@ -1,10 +1,13 @@
 """endpoint.toml: what it may say, and what is said of what it may not."""
 
+from pathlib import Path
+
 import pytest
 
 from fairnotice.cli.main import main
 from fairnotice.endpoint.config import read
 from fairnotice.endpoint.passing import Passing
+from fairnotice.endpoint.vouching import Network
 from fairnotice.errors import UsageError
 from tests.cli.serves import certificate
 from tests.house import ROOT
@@ -135,3 +138,33 @@ def test_check_finds_what_could_not_run(tmp_path, capsys, text, says):
 
     assert main(["endpoint", "--config", str(path), "--check"]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_where_vms_are_plugged_in_is_told(tmp_path):
+    """Nothing is checked unless somebody says where; a second address needs no word."""
+    assert read(written(tmp_path, LEAST)).manner.network is None
+    text = LEAST + '[metadata]\nclassic_listen = "168.63.129.16:80"\n[network]\nbridge = "br0"\n'
+    config = read(written(tmp_path, text))
+    assert config.classic == ("168.63.129.16", 80)
+    assert config.manner.network == Network("br0", "", None, Path("/run/fairnotice-node/vms.json"))
+    text += 'interface = "br0.10"\nvlan = 10\nvms = "/etc/vms.json"\n'
+    network = read(written(tmp_path, text)).manner.network
+    assert network == Network("br0", "br0.10", 10, Path("/etc/vms.json"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[network]\nvms = "x"', "[network]: bridge is missing"),
+        ('[network]\nbridge = "br0"\nvlan = 4095', "vlan is 4095"),
+        ('[network]\nbridge = "br0"\nport = 7', "port"),
+        ('[network]\nbrigde = "br0"', "brigde"),
+        ('[metadata]\nclassic_listen = "8.8.8.8:80"', "classic_listen is 8.8.8.8"),
+        ('[metadata]\nclassic_listen = "here"', "classic_listen is 'here'"),
+    ],
+)
+def test_what_does_not_fit_about_the_network_is_said(tmp_path, text, says):
+    """By its key."""
+    with pytest.raises(UsageError) as error:
+        read(written(tmp_path, LEAST + text))
+    assert says in str(error.value)

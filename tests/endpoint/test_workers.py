@@ -17,7 +17,7 @@ def test_rule_05_what_a_dead_worker_showed_is_shown_by_nobody(tmp_path):
     async def story():
         (listener,) = listening(("127.0.0.1", 0), 1, 16)
         async with linked(tmp_path) as (link, _):
-            workers = Workers(link, Manner(), link.saved, [listener])
+            workers = Workers(link, Manner(), link.saved, [[listener]])
             tell(link, 9)
             async with workers.kept():
                 await until(lambda: link.shown == 9)

@@ -30,6 +30,9 @@ GROUPS = {
     "up": Group("fairnotice.cli.up", "run the whole service on this machine", has_settings=True),
     "serve": Group("fairnotice.cli.serve", "run the control plane, as a configuration file says"),
     "endpoint": Group("fairnotice.cli.endpoint", "only the metadata endpoint, one per node"),
+    "node-setup": Group(
+        "fairnotice.cli.node_setup", "what a node's network needs: print, do, undo"
+    ),
     "fleet": Group("fairnotice.cli.fleet", "declare the fleet, export it, look at it"),
     "vm": Group("fairnotice.cli.vm", "VMs: look, restart, redeploy, evict, stop …"),
     "scale-set": Group("fairnotice.cli.scale_set", "scale sets: look, scale in, terminate notice"),

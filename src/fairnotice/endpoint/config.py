@@ -11,7 +11,9 @@ from urllib.parse import urlsplit
 
 from fairnotice.agent.tables import Table
 from fairnotice.control.holders import is_loopback, is_routable
+from fairnotice.endpoint import places
 from fairnotice.endpoint.front import Manner
+from fairnotice.endpoint.vouching import Network
 from fairnotice.errors import UsageError
 from fairnotice.metadata.rate import BURST, DEFAULT, Rate, rate_of
 from fairnotice.metadata.worker import FIRST_ANSWER_DELAY_SECONDS_MAX
@@ -19,11 +21,14 @@ from fairnotice.metadata.worker import FIRST_ANSWER_DELAY_SECONDS_MAX
 FILE = Path("/etc/fairnotice/endpoint.toml")
 STATE = Path("/var/lib/fairnotice-endpoint")
 METADATA = ("169.254.169.254", 80)
+# Where a VM outside of any virtual network finds it: Azure's own address, which no router has.
+CLASSIC = "168.63.129.16"
 METRICS = ("127.0.0.1", 9169)
 WORKERS_MAX = 64
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
-TABLES = ("metadata", "metrics", "log")
+TABLES = ("metadata", "network", "metrics", "log")
+VLAN_MAX = 4094
 
 
 class Logging(NamedTuple):
@@ -45,6 +50,8 @@ class Config:
     state_directory: Path = STATE
     workers: int = 1
     metadata: tuple[str, int] = METADATA
+    # A second address, for VMs that are told of it by DHCP (option 245).
+    classic: tuple[str, int] | None = None
     manner: Manner = field(default_factory=Manner)
     metrics: tuple[str, int] | None = METRICS
     logging: Logging = field(default_factory=Logging)
@@ -89,7 +96,7 @@ def read(path: Path) -> Config:
     )
 
 
-def _config(top: Table, metadata: Table, metrics: Table, log: Table) -> Config:
+def _config(top: Table, metadata: Table, network: Table, metrics: Table, log: Table) -> Config:
     token_file, trust = top.text("token_file", ""), top.text("trust", "")
     config = Config(
         node=top.text("node"),
@@ -98,14 +105,15 @@ def _config(top: Table, metadata: Table, metrics: Table, log: Table) -> Config:
         trust=Path(trust) if trust else None,
         state_directory=Path(top.text("state_directory", _state())),
         workers=top.count("workers", 1, 1, WORKERS_MAX),
-        metadata=_metadata(metadata),
-        manner=Manner(_rate(metadata), _delay(metadata)),
+        metadata=_metadata(metadata, "listen", "169.254.169.254:80"),
+        classic=_classic(metadata),
+        manner=Manner(_rate(metadata), _delay(metadata), _network(network)),
         metrics=_metrics(metrics),
         logging=Logging(
             log.choice("level", LEVELS, "warning"), log.choice("format", FORMATS, "text")
         ),
     )
-    for table in (top, metadata, metrics, log):
+    for table in (top, metadata, network, metrics, log):
         table.done()
     return config
 
@@ -138,15 +146,34 @@ def _is_here(url: str) -> bool:
         return False
 
 
-def _metadata(table: Table) -> tuple[str, int]:
-    where = _listen(table, "169.254.169.254:80") if "listen" in table else METADATA
+def _metadata(table: Table, key: str, such_as: str) -> tuple[str, int]:
+    where = _listen(table, such_as, key) if key in table else METADATA
     routable = table.flag("routable", default=False)
-    if is_routable(where[0]) and not routable:
+    if is_routable(where[0]) and where[0] != CLASSIC and not routable:
         raise table.refuse(
-            f"listen is {where[0]}, which others than this node's VMs may reach, and whoever "
+            f"{key} is {where[0]}, which others than this node's VMs may reach, and whoever "
             "reaches it is believed to be the VM of his address. If that is meant: routable = true."
         )
     return where
+
+
+def _classic(table: Table) -> tuple[str, int] | None:
+    if "classic_listen" not in table:
+        return None
+    return _metadata(table, "classic_listen", f"{CLASSIC}:80")
+
+
+def _network(table: Table) -> Network | None:
+    """Where the VMs are plugged in; None where nobody says, and then nothing is checked."""
+    if not any(key in table for key in ("bridge", "interface", "vlan", "vms")):
+        return None
+    vlan = table.count("vlan", 0, 1, VLAN_MAX) if "vlan" in table else None
+    return Network(
+        table.text("bridge"),
+        table.text("interface", ""),
+        vlan,
+        Path(table.text("vms", str(places.FILE))),
+    )
 
 
 def _rate(table: Table) -> Rate | None:
@@ -174,13 +201,13 @@ def _metrics(table: Table) -> tuple[str, int] | None:
     return _listen(table, "127.0.0.1:9169")
 
 
-def _listen(table: Table, such_as: str) -> tuple[str, int]:
+def _listen(table: Table, such_as: str, key: str = "listen") -> tuple[str, int]:
     """Where to listen: an address of this machine, and no name, which may be of several."""
-    host, port = table.address("listen", such_as)
+    host, port = table.address(key, such_as)
     try:
         ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError as error:
         raise table.refuse(
-            f'listen is at {host}, which is no IP address: give one, such as "{such_as}".'
+            f'{key} is at {host}, which is no IP address: give one, such as "{such_as}".'
         ) from error
     return host, port

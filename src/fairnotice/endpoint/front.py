@@ -19,7 +19,10 @@ from fairnotice.control.node_lines import (
     vm_of,
 )
 from fairnotice.endpoint.holding import Told
+from fairnotice.endpoint.vouching import Network, Vouching
 from fairnotice.metadata.board import Board, FirstSeen
+from fairnotice.metadata.identity import Door
+from fairnotice.metadata.metrics import exposition
 from fairnotice.metadata.rate import DEFAULT, Rate
 from fairnotice.metadata.respond import About
 from fairnotice.metadata.worker import Worker
@@ -57,6 +60,8 @@ class Manner(NamedTuple):
 
     rate_limit: Rate | None = DEFAULT
     first_answer_delay_seconds: float = 0.0
+    # Where they are plugged in, if it is checked that each is who it says.
+    network: Network | None = None
 
 
 class Front:
@@ -81,6 +86,7 @@ class Front:
         self._changed = asyncio.Event()
         # Scopes that are being enabled: whoever asks meanwhile waits for the same.
         self._enabling: dict[str, asyncio.Future[None]] = {}
+        self._vouching = None if manner.network is None else Vouching(manner.network, clock)
         self.worker = Worker(
             self.board,
             clock,
@@ -90,6 +96,16 @@ class Front:
             rate_limit=manner.rate_limit,
             first_answer_delay_seconds=manner.first_answer_delay_seconds,
         )
+
+    @property
+    def door(self) -> Door:
+        """How VMs are told apart where they come in."""
+        return Door(vouch=None if self._vouching is None else self._vouching.vouch)
+
+    def exposition(self) -> str:
+        """What Prometheus is told of the VMs."""
+        checks = "" if self._vouching is None else self._vouching.exposition()
+        return exposition(self.worker) + checks
 
     # ---- What is shown ----
 
@@ -203,7 +219,11 @@ class Front:
             self._served(Served([], heard))
 
     async def gathering(self) -> None:
-        """Hand on who was heard, for ever."""
+        """Hand on who was heard, and have it looked again who is who, for ever."""
         while True:
             await self._clock.sleep(HEAR_SECONDS)
             self.hand_on()
+            if self._vouching is not None:
+                self._vouching.renew()
+                # Every connection asks again, with its next poll.
+                self.board.identities += 1

@@ -7,6 +7,7 @@ to send VMs to the first of them: the second would confirm what it shows to nobo
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import socket
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from fairnotice.clock import Clock
 from fairnotice.control.holders import cannot_listen
 from fairnotice.endpoint.config import Config
 from fairnotice.endpoint.steering import bound, listening
-from fairnotice.errors import UsageError
+from fairnotice.errors import CannotListen, UsageError
 from fairnotice.metadata.server import BACKLOG
 
 LOCK = "lock"
@@ -49,16 +50,29 @@ def _lock(held: int, directory: Path) -> None:
         ) from error
 
 
-async def sockets_at(config: Config, clock: Clock) -> list[socket.socket]:
-    """A listening socket for each worker; CannotListen where somebody listens there already."""
+async def sockets_at(config: Config, clock: Clock) -> list[list[socket.socket]]:
+    """The listening sockets of each worker; CannotListen where somebody listens there already."""
+    addresses = [config.metadata, *([config.classic] if config.classic else [])]
+    found: list[list[socket.socket]] = []
+    try:
+        for address in addresses:
+            found.append(await _sockets(address, config.workers, clock))  # noqa: PERF401 - closed below
+    except CannotListen:
+        for sock in itertools.chain.from_iterable(found):
+            sock.close()
+        raise
+    return [list(of_one) for of_one in zip(*found, strict=True)]
+
+
+async def _sockets(address: tuple[str, int], workers: int, clock: Clock) -> list[socket.socket]:
     tries = int(TAKEN_SECONDS_MAX / AGAIN_SECONDS)
     while True:
         try:
             # Alone first: sockets that may share an address share it with anybody who does.
-            bound(config.metadata, shared=False).close()
-            return listening(config.metadata, config.workers, BACKLOG)
+            bound(address, shared=False).close()
+            return listening(address, workers, BACKLOG)
         except OSError as error:
             tries -= 1
             if error.errno != errno.EADDRINUSE or not tries:
-                raise cannot_listen("metadata", config.metadata, error) from error
+                raise cannot_listen("metadata", address, error) from error
         await clock.sleep(AGAIN_SECONDS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -19,8 +20,6 @@ from fairnotice.endpoint.saved import Saved
 from fairnotice.endpoint.unreported import Unreported
 from fairnotice.endpoint.workers import Workers
 from fairnotice.errors import Unavailable, UsageError
-from fairnotice.metadata.identity import Door
-from fairnotice.metadata.metrics import exposition
 from fairnotice.metadata.server import Server
 
 log = logging.getLogger(__name__)
@@ -65,7 +64,7 @@ class Running:
     def exposition(self) -> str:
         """All metrics."""
         if self.front is not None:
-            return metrics.exposition(self.link, self._config.node, [exposition(self.front.worker)])
+            return metrics.exposition(self.link, self._config.node, [self.front.exposition()])
         fronts = [] if self.workers is None else self.workers.fronts
         return metrics.exposition(self.link, self._config.node, [front.metrics for front in fronts])
 
@@ -77,10 +76,10 @@ async def running(config: Config, clock: Clock) -> AsyncIterator[Running]:
         saved = Saved(config.state_directory, config.node, clock)
         stack.enter_context(alone_in(config.state_directory))
         sockets = await sockets_at(config, clock)
-        for sock in sockets:
+        for sock in itertools.chain.from_iterable(sockets):
             stack.callback(sock.close)
         link = _link(config, clock, saved)
-        run = Running(config, link, sockets[0].getsockname()[1])
+        run = Running(config, link, sockets[0][0].getsockname()[1])
         stack.enter_context(_measured(config, run))
         has_board = _take_up(run, saved)
         # A life before may have had more workers.
@@ -135,7 +134,7 @@ async def _first_shown(run: Running, *, has_board: bool) -> None:
 
 @contextlib.asynccontextmanager
 async def _alone(
-    run: Running, config: Config, clock: Clock, sock: socket.socket
+    run: Running, config: Config, clock: Clock, sockets: list[socket.socket]
 ) -> AsyncIterator[None]:
     """Serve in this process."""
     front = run.front = Front(run.link, clock, config.manner, run.link.gathered)
@@ -145,7 +144,8 @@ async def _alone(
     async def serve() -> None:
         # Not before there is something to show.
         await run.ready.wait()
-        server.listen_on(Door(), sock)
+        for sock in sockets:
+            server.listen_on(front.door, sock)
 
     try:
         async with run.link.loops.beside(serve=serve, gathering=front.gathering):
@@ -157,7 +157,7 @@ async def _alone(
 
 @contextlib.asynccontextmanager
 async def _with_workers(
-    run: Running, config: Config, saved: Saved, sockets: list[socket.socket]
+    run: Running, config: Config, saved: Saved, sockets: list[list[socket.socket]]
 ) -> AsyncIterator[None]:
     """Serve by processes of their own."""
     workers = run.workers = Workers(run.link, config.manner, saved, sockets)

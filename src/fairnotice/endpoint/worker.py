@@ -1,6 +1,6 @@
 """One worker process: it serves the VMs that the kernel sends it, and passes on what they ask for.
 
-    python -m fairnotice.endpoint.worker CHANNEL LISTENER        # numbers of open descriptors
+    python -m fairnotice.endpoint.worker CHANNEL LISTENER …      # numbers of open descriptors
 
 It ends when its parent has gone.
 """
@@ -25,10 +25,9 @@ from fairnotice.endpoint.diary import Diary
 from fairnotice.endpoint.front import Front, Manner, Served
 from fairnotice.endpoint.holding import Holding, Told
 from fairnotice.endpoint.unreported import written
+from fairnotice.endpoint.vouching import Network
 from fairnotice.errors import Unavailable
 from fairnotice.metadata.board import FirstSeen
-from fairnotice.metadata.identity import Door
-from fairnotice.metadata.metrics import exposition
 from fairnotice.metadata.rate import Rate
 from fairnotice.metadata.server import Server
 
@@ -81,9 +80,9 @@ class Desk:
 class Serving:
     """The worker, from its settings on."""
 
-    def __init__(self, channel: Channel, listener: socket.socket) -> None:
+    def __init__(self, channel: Channel, listeners: list[socket.socket]) -> None:
         self._channel = channel
-        self._listener = listener
+        self._listeners = listeners
         self._desk = Desk(channel, self._say_seen)
         self._front: Front | None = None
         self._server: Server | None = None
@@ -113,7 +112,11 @@ class Serving:
 
     def _begin(self, settings: dict[str, Any]) -> None:
         rate = settings["rate"]
-        manner = Manner(None if rate is None else Rate(*rate), settings["first_answer_delay"])
+        manner = Manner(
+            None if rate is None else Rate(*rate),
+            settings["first_answer_delay"],
+            _network(settings["network"]),
+        )
         self._diary = Diary(Path(settings["sighting"]))
         clock = SystemClock()
         front = self._front = Front(self._desk, clock, manner, self._served)
@@ -144,7 +147,8 @@ class Serving:
         if self._server is None:
             # Not before there is something to show.
             self._server = Server(self._front.worker)
-            self._server.listen_on(Door(), self._listener)
+            for listener in self._listeners:
+                self._server.listen_on(self._front.door, listener)
         self._channel.send("shown", revision=self._front.revision)
 
     def _served(self, served: Served) -> None:
@@ -170,13 +174,21 @@ class Serving:
 
     async def _measuring(self, front: Front) -> None:
         while True:
-            self._channel.send("metrics", text=exposition(front.worker))
+            self._channel.send("metrics", text=front.exposition())
             await asyncio.sleep(METRICS_SECONDS)
 
 
-async def _main(channel: int, listener: int) -> None:
+def _network(told: list[Any] | None) -> Network | None:
+    if told is None:
+        return None
+    bridge, interface, vlan, file = told
+    return Network(bridge, interface, vlan, Path(file))
+
+
+async def _main(channel: int, *listeners: int) -> None:
     pair = socket.socket(fileno=channel)
-    serving = Serving(await Channel.over(pair), socket.socket(fileno=listener))
+    sockets = [socket.socket(fileno=listener) for listener in listeners]
+    serving = Serving(await Channel.over(pair), sockets)
     await serving.serve()
 
 

@@ -33,7 +33,12 @@ class WorkerFront:
     """One worker, as its parent knows it: whichever process it is now."""
 
     def __init__(
-        self, number: int, link: Link, manner: Manner, sighting: Path, listener: socket.socket
+        self,
+        number: int,
+        link: Link,
+        manner: Manner,
+        sighting: Path,
+        listeners: Sequence[socket.socket],
     ) -> None:
         self.number = number
         self.name = f"worker {number}"
@@ -44,7 +49,7 @@ class WorkerFront:
         self._link = link
         self._manner = manner
         self._sighting = sighting
-        self._listener = listener
+        self._listeners = listeners
         self._channel: Channel | None = None
         self._asking: set[asyncio.Task[None]] = set()
 
@@ -63,16 +68,17 @@ class WorkerFront:
         ours, its = socket.socketpair()
         with its:
             command = (sys.executable, "-m", "fairnotice.endpoint.worker")
-            numbers = (its.fileno(), self._listener.fileno())
+            numbers = (its.fileno(), *(sock.fileno() for sock in self._listeners))
             self.process = await asyncio.create_subprocess_exec(
                 *command, *map(str, numbers), pass_fds=numbers, stdin=asyncio.subprocess.DEVNULL
             )
         channel = await Channel.over(ours)
         try:
-            rate = self._manner.rate_limit
+            rate, network = self._manner.rate_limit, self._manner.network
             channel.send(
                 "settings",
                 rate=None if rate is None else list(rate),
+                network=None if network is None else [*network[:-1], str(network.places)],
                 first_answer_delay=self._manner.first_answer_delay_seconds,
                 sighting=str(self._sighting),
             )
@@ -144,15 +150,19 @@ class Workers:
     """All of them."""
 
     def __init__(
-        self, link: Link, manner: Manner, saved: Saved, listeners: Sequence[socket.socket]
+        self,
+        link: Link,
+        manner: Manner,
+        saved: Saved,
+        listeners: Sequence[Sequence[socket.socket]],
     ) -> None:
         self._link = link
         self._clock = saved.clock
         self._ending = False
         self._living: set[asyncio.Task[None]] = set()
         self.fronts = [
-            WorkerFront(number, link, manner, saved.sighting(number), listener)
-            for number, listener in enumerate(listeners)
+            WorkerFront(number, link, manner, saved.sighting(number), of_it)
+            for number, of_it in enumerate(listeners)
         ]
         for front in self.fronts:
             link.add(front)

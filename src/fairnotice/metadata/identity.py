@@ -1,6 +1,7 @@
 """Which VM asks: by where the request comes from, or by the `/vm/NAME` prefix where allowed."""
 
 from bisect import bisect
+from collections.abc import Callable
 from difflib import get_close_matches
 from itertools import islice
 from typing import NamedTuple
@@ -24,18 +25,28 @@ class Door(NamedTuple):
     listener        names the table of addresses: two networks may use the same addresses.
     vm              set for a unix socket that belongs to one VM: whoever connects is that VM.
     prefix_allowed  whether `/vm/NAME` is believed: on a laptop only, never where VMs reach it.
+    vouch           asked, where it is set, whether it is this VM that comes from this address.
     """
 
     listener: str = ""
     vm: str | None = None
     prefix_allowed: bool = False
+    vouch: Callable[[str, str], bool] | None = None
 
 
 def caller_at(board: Board, door: Door, address: str) -> Caller | None:
     """The VM that connects from this address, None where it is nobody we know."""
     if door.vm is not None:
         return board.callers.get(door.vm)
-    return board.addresses.get(door.listener, {}).get(address)
+    caller = board.addresses.get(door.listener, {}).get(address)
+    if caller is None or door.vouch is None or door.vouch(address, caller.name):
+        return caller
+    return None
+
+
+def is_doubted(board: Board, door: Door, address: str) -> bool:
+    """Whether somebody whom caller_at does not know comes from the address of one it knows."""
+    return door.vouch is not None and address in board.addresses.get(door.listener, ())
 
 
 def address_of(peer: object) -> str:

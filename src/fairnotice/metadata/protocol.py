@@ -14,7 +14,13 @@ from typing import Any, cast
 
 from fairnotice.metadata.board import Caller, is_known
 from fairnotice.metadata.faults import SPOILING, STAND_INS, Fault, FaultKind
-from fairnotice.metadata.identity import Door, address_of, caller_at, nearest_names
+from fairnotice.metadata.identity import (
+    Door,
+    address_of,
+    caller_at,
+    is_doubted,
+    nearest_names,
+)
 from fairnotice.metadata.rate import admit, retry_after_seconds
 from fairnotice.metadata.reading import Read, Reader, refusal
 from fairnotice.metadata.replies import NOT_MODIFIED, OK, Reply, compose, reply
@@ -55,6 +61,8 @@ class Connection(asyncio.Protocol):
         self.peer: Hashable | None = None
         self.caller: Caller | None = None
         self.identities = 0
+        # It came from a VM's address and was not that VM: nothing makes this connection good.
+        self._doubted = False
         self.deadline = _NEVER
         self._reader = Reader(worker.limits, worker.remember)
         # Requests read and not answered yet, because one before them has to wait.
@@ -187,7 +195,7 @@ class Connection(asyncio.Protocol):
         request, worker = read.request, self.worker
         caller = self._caller_of(request)
         if isinstance(caller, Reply):
-            self._write(request, caller)
+            self._write(request._replace(close=True) if self._doubted else request, caller)
             return
         refused = refuse(request, self._count(caller, worker.monotonic()))
         if refused is not None:
@@ -291,8 +299,10 @@ class Connection(asyncio.Protocol):
     def _recognise(self) -> None:
         """Say who is at the other end: he may have been removed since, or have become known."""
         board = self.worker.board
-        self.caller = caller_at(board, self.door, self.address)
         self.identities = board.identities
+        self.caller = None if self._doubted else caller_at(board, self.door, self.address)
+        if self.caller is None:
+            self._doubted = self._doubted or is_doubted(board, self.door, self.address)
 
     def _count(self, caller: Caller, now: float) -> int:
         """Count a request; where it is one too many, in how many seconds to try again."""

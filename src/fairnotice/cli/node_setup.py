@@ -1,0 +1,158 @@
+"""`fairnotice node-setup`: what a node needs for its VMs to be answered; printed, done, undone."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from fairnotice.cli import exits
+from fairnotice.cli.parsing import Subparsers, alone
+from fairnotice.endpoint import libvirt_places, node_setup, places
+from fairnotice.endpoint.node_setup import Wanted
+from fairnotice.errors import UsageError
+
+EXAMPLES = (
+    "fairnotice node-setup --bridge br0             # print what is to be done, for a shell",
+    "fairnotice node-setup --bridge br0 --apply     # do what is missing of it; again is no harm",
+    "fairnotice node-setup --bridge br0 --check     # say what is missing; 1 where anything is",
+    "fairnotice node-setup --bridge br0 --undo      # take back exactly what was done",
+    "fairnotice node-setup --bridge br0 --refresh   # say anew which VM is plugged in where",
+)
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the command."""
+    summary = "what a node needs for its VMs to be answered: print, do, undo"
+    parser = alone(subparsers, "node-setup", run, summary, EXAMPLES)
+    parser.add_argument("--bridge", metavar="NAME", required=True, help="the bridge of the VMs")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--apply", action="store_true", help="do what is missing (root)")
+    how.add_argument("--undo", action="store_true", help="take back what was done (root)")
+    how.add_argument("--check", action="store_true", help="say what is missing")
+    how.add_argument(
+        "--refresh",
+        action="store_true",
+        help="write the file of VMs from libvirt's domains, and tell the packet filter (root)",
+    )
+    parser.add_argument(
+        "--interface", metavar="NAME", default="", help="on top of the bridge: br0.10 (the bridge)"
+    )
+    parser.add_argument(
+        "--no-classic", action="store_true", help="without 168.63.129.16 and DHCP option 245"
+    )
+    parser.add_argument(
+        "--vms",
+        metavar="FILE",
+        type=Path,
+        default=places.FILE,
+        help=f"who is where ({places.FILE})",
+    )
+    parser.add_argument(
+        "--libvirt-hooks",
+        metavar="DIR",
+        type=Path,
+        help="where libvirt's hooks are: have it say who is where (/etc/libvirt/hooks, if there)",
+    )
+    parser.add_argument(
+        "--dnsmasq", metavar="DIR", type=Path, help="where dnsmasq is configured: /etc/dnsmasq.d"
+    )
+    parser.add_argument(
+        "--record",
+        metavar="DIR",
+        type=Path,
+        default=node_setup.RECORDS,
+        help=f"where is kept what was done ({node_setup.RECORDS})",
+    )
+    parser.add_argument("--without", metavar="DOMAIN", default="", help="with --refresh: it ends")
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what was asked for; the exit code."""
+    wanted = _wanted(options)
+    if options.apply or options.undo or options.refresh:
+        _as_root()
+    if options.undo:
+        # Also where the bridge is gone already: its rules are not.
+        return _told(options, "undone", node_setup.undo)
+    node_setup.checked(wanted)
+    if options.refresh:
+        count = node_setup.refresh(wanted, options.without)
+        return _say(options, {"vms": count}, f"{count} VMs have their place in {wanted.vms}.")
+    if options.apply:
+        return _told(options, "done", node_setup.apply)
+    if options.check:
+        return _check(options, wanted)
+    return _print(options, wanted)
+
+
+def _wanted(options: argparse.Namespace) -> Wanted:
+    hooks = options.libvirt_hooks
+    if hooks is None and libvirt_places.HOOKS.parent.is_dir():
+        hooks = libvirt_places.HOOKS
+    return Wanted(
+        bridge=options.bridge,
+        interface=options.interface,
+        classic=not options.no_classic,
+        vms=options.vms.absolute(),
+        records=options.record.absolute(),
+        hooks=None if hooks is None else hooks.absolute(),
+        dnsmasq=None if options.dnsmasq is None else options.dnsmasq.absolute(),
+    )
+
+
+def _as_root() -> None:
+    if os.geteuid():
+        raise UsageError("Only root may change the network of a node: sudo fairnotice node-setup …")
+
+
+def _told(options: argparse.Namespace, word: str, act: Any) -> int:  # noqa: ANN401 - one of two
+    lines: list[str] = []
+    act(_wanted(options), lines.append if options.json else print)
+    if options.json:
+        print(json.dumps({"bridge": options.bridge, word: lines}, indent=2))
+    elif act is node_setup.undo:
+        print(f"# What was done for {options.bridge} is undone.")
+    else:
+        print(f"# {options.bridge} is as it should be.")
+    return exits.DONE
+
+
+def _check(options: argparse.Namespace, wanted: Wanted) -> int:
+    left = node_setup.missing(wanted)
+    sentence = "\n".join(f"missing: {one.why} ({one.key})" for one in left)
+    found = {"bridge": wanted.bridge, "missing": [{"key": d.key, "why": d.why} for d in left]}
+    _say(options, found, sentence or f"{wanted.bridge} is as it should be.")
+    return exits.REFUSED if left else exits.DONE
+
+
+def _print(options: argparse.Namespace, wanted: Wanted) -> int:
+    all_of_it = node_setup.deeds(wanted)
+    steps = [
+        {"key": one.key, "why": one.why, "lines": [str(line) for line in one.lines()]}
+        for one in all_of_it
+    ]
+    steps.append(
+        {
+            "key": "who is where",
+            "why": f"the packet filter knows what {wanted.vms} says",
+            "lines": [str(node_setup.who_is_where(wanted))],
+        }
+    )
+    by_hand = node_setup.by_hand(wanted)
+    if options.json:
+        found = {"bridge": wanted.bridge, "steps": steps, "endpoint_toml": by_hand}
+        print(json.dumps(found, indent=2))
+        return exits.DONE
+    for step in steps:
+        print(f"# {step['why']}")
+        print("\n".join(step["lines"]), end="\n\n")
+    print("# By hand: the endpoint is told where its VMs are.")
+    print("\n".join(f"# {line}".rstrip() for line in by_hand.splitlines()))
+    return exits.DONE
+
+
+def _say(options: argparse.Namespace, found: dict[str, Any], sentence: str) -> int:
+    print(json.dumps(found, indent=2) if options.json else sentence)
+    return exits.DONE

@@ -1,0 +1,88 @@
+"""Where libvirt has plugged in the VMs of this node, from the files that it keeps itself.
+
+libvirt is not asked: a hook, from which this runs, must not. What it writes down about each domain
+that runs names the hardware address and the port of every interface; and of the networks whose DHCP
+server it runs, which address each hardware address has.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from fairnotice.endpoint.places import Place, Places
+
+DOMAINS = Path("/run/libvirt/qemu")
+LEASES = Path("/var/lib/libvirt/dnsmasq")
+HOOKS = Path("/etc/libvirt/hooks")
+# What an operator may have said about a domain: docs/guides/libvirt.md.
+LABEL = "{urn:fairnotice:libvirt:vm:1}vm"
+
+
+def places(
+    bridge: str, domains: Path = DOMAINS, leases: Path = LEASES, without: str = ""
+) -> Places:
+    """Every VM that runs with a port at this bridge; `without` is a domain that is just ending."""
+    leased = _leased(leases / f"{bridge}.status")
+    found: Places = {}
+    for path in sorted(domains.glob("*.xml")):
+        domain = _domain(path)
+        if domain is None or domain.findtext("name") == without:
+            continue
+        at = tuple(_places(domain, bridge, leased))
+        if at:
+            found[_name(domain)] = at
+    return found
+
+
+def _domain(path: Path) -> ET.Element | None:
+    """The domain in a file of libvirt's; None where there is none, or it has just gone."""
+    try:
+        root = ET.fromstring(path.read_text("utf-8"))  # noqa: S314 - root's own file, of libvirt
+    except (OSError, ET.ParseError, UnicodeDecodeError):
+        return None
+    return root if root.tag == "domain" else root.find("domain")
+
+
+def _name(domain: ET.Element) -> str:
+    """As the fleet calls it."""
+    label = domain.find(f"metadata/{LABEL}")
+    named = None if label is None else label.get("name")
+    return named or domain.findtext("name") or ""
+
+
+def _places(domain: ET.Element, bridge: str, leased: dict[str, list[str]]) -> Iterator[Place]:
+    for interface in domain.iterfind("devices/interface"):
+        source, target, mac = (interface.find(tag) for tag in ("source", "target", "mac"))
+        if source is None or source.get("bridge") != bridge or target is None or mac is None:
+            continue
+        port, hardware = target.get("dev", ""), mac.get("address", "").lower()
+        fixed = [ip.get("address", "") for ip in interface.iterfind("ip")]
+        labeled = _labeled(domain)
+        told = dict.fromkeys(filter(_is_address, (*labeled, *fixed, *leased.get(hardware, ()))))
+        if port:
+            yield Place(port, hardware, tuple(told))
+
+
+def _labeled(domain: ET.Element) -> list[str]:
+    label = domain.find(f"metadata/{LABEL}")
+    return [] if label is None else label.get("addresses", "").replace(",", " ").split()
+
+
+def _leased(path: Path) -> dict[str, list[str]]:
+    """The addresses of each hardware address; none where libvirt runs no DHCP server there."""
+    leased: dict[str, list[str]] = {}
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        for one in json.loads(path.read_text("utf-8")):
+            leased.setdefault(one["mac-address"].lower(), []).append(one["ip-address"])
+    return leased
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,295 @@
+"""What is done to a node: each deed can be printed, done, looked for and taken back.
+
+What is printed is what is done: a deed hands out its lines, and the same lines are carried out.
+"""
+
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from fairnotice.errors import UsageError
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PACKAGES = {"ip": "iproute2", "nft": "nftables"}
+COMMAND_SECONDS_MAX = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A command and what it reads; or, without a command, a file and what is written there."""
+
+    command: tuple[str, ...] = ()
+    text: str = ""
+    file: Path | None = None
+    mode: int = 0o644
+
+    def __str__(self) -> str:
+        """As a shell takes it."""
+        if self.file is None:
+            line = shlex.join(self.command)
+            return f"{line} <<'END'\n{self.text}END" if self.text else line
+        where = shlex.quote(str(self.file))
+        if self.file.is_relative_to("/proc"):
+            return f"echo {shlex.quote(self.text.strip())} > {where}"
+        return f"install -D -m {self.mode:04o} /dev/stdin {where} <<'END'\n{self.text}END"
+
+    def do(self) -> None:
+        """Do it; UsageError with what the system says where it cannot be done."""
+        if self.file is None:
+            run(self.command, self.text)
+            return
+        try:
+            if not self.file.is_relative_to("/proc"):
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.write_text(self.text, "utf-8")
+            if not self.file.is_relative_to("/proc"):
+                self.file.chmod(self.mode)
+        except OSError as error:
+            raise UsageError(f"{self.file} cannot be written: {error.strerror}.") from error
+
+
+def run(command: tuple[str, ...], text: str = "", *, may_fail: bool = False) -> str:
+    """What a command printed; empty where it failed and may; UsageError where it must not."""
+    program = shutil.which(command[0], path=PATH)
+    if program is None:
+        package = PACKAGES.get(command[0], command[0])
+        raise UsageError(f"{command[0]} is not installed: it is in the package {package}.")
+    done = subprocess.run(  # noqa: S603 - our own lines
+        (program, *command[1:]),
+        input=text,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS_MAX,
+    )
+    if done.returncode and not may_fail:
+        raise UsageError(f"{shlex.join(command)} failed: {done.stderr.strip()}")
+    return "" if done.returncode else done.stdout
+
+
+class Deed(Protocol):
+    """One thing that a node needs."""
+
+    @property
+    def key(self) -> str:
+        """By which it is kept in the record."""
+
+    @property
+    def why(self) -> str:
+        """What for, in a line."""
+
+    def lines(self) -> list[Line]:
+        """What is to be done for it."""
+
+    def is_done(self, ours: Any) -> bool:  # noqa: ANN401 - whatever mark() made
+        """Whether it is as it should be; `ours` is the mark of an earlier time, or None."""
+
+    def before(self) -> Any:  # noqa: ANN401 - JSON
+        """What is there now, in whose place it will be: kept, so that it can be put back."""
+
+    def mark(self) -> Any:  # noqa: ANN401 - JSON
+        """By which it is known later whether somebody else has changed it."""
+
+    def undoing(self, before: Any, ours: Any) -> list[Line]:  # noqa: ANN401 - JSON
+        """What takes it back; nothing where somebody else has changed or removed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address on an interface."""
+
+    interface: str
+    address: str
+
+    @property
+    def key(self) -> str:
+        """As above."""
+        return f"address {self.address} {self.interface}"
+
+    @property
+    def why(self) -> str:
+        """As above."""
+        return f"{self.address}, at which VMs ask, is on {self.interface}"
+
+    def lines(self) -> list[Line]:
+        """As above; of the link, so that nothing else is sent from there by the node's choice."""
+        return [Line(("ip", "address", "add", *self._words(), "scope", "link"))]
+
+    def is_done(self, _: object) -> bool:
+        """As above."""
+        shown = run(("ip", "-o", "-4", "address", "show", "dev", self.interface), may_fail=True)
+        return f" {self.address}/32 " in shown
+
+    def before(self) -> None:
+        """Nothing: it was not there."""
+
+    def mark(self) -> None:
+        """It is there or not."""
+
+    def undoing(self, _: object, __: object) -> list[Line]:
+        """As above."""
+        return [Line(("ip", "address", "delete", *self._words()))] if self.is_done(None) else []
+
+    def _words(self) -> tuple[str, ...]:
+        return (f"{self.address}/32", "dev", self.interface)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of the kernel's, of one interface."""
+
+    interface: str
+    name: str
+    value: str
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """As above."""
+        return f"setting {self._file}"
+
+    @property
+    def why(self) -> str:
+        """As above."""
+        return self.reason
+
+    @property
+    def _file(self) -> Path:
+        return Path("/proc/sys/net/ipv4/conf") / self.interface / self.name
+
+    def lines(self) -> list[Line]:
+        """As above."""
+        return [Line(file=self._file, text=f"{self.value}\n")]
+
+    def is_done(self, _: object) -> bool:
+        """As above."""
+        return self.before() == self.value
+
+    def before(self) -> str:
+        """As above."""
+        try:
+            return self._file.read_text("ascii").strip()
+        except OSError:
+            return ""
+
+    def mark(self) -> str:
+        """As above."""
+        return self.value
+
+    def undoing(self, before: str, ours: str) -> list[Line]:
+        """As above."""
+        is_ours = self.before() == ours
+        return [Line(file=self._file, text=f"{before}\n")] if is_ours and before else []
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Tables of the packet filter."""
+
+    tables: tuple[tuple[str, str], ...]
+    text: str
+
+    @property
+    def key(self) -> str:
+        """As above."""
+        return f"rules {self.tables[0][1]}"
+
+    @property
+    def why(self) -> str:
+        """As above."""
+        return "no VM claims what is another's, nor the address at which it asks"
+
+    def lines(self) -> list[Line]:
+        """As above."""
+        return [Line(("nft", "-f", "-"), self.text)]
+
+    def is_done(self, ours: Any) -> bool:  # noqa: ANN401 - JSON
+        """As above: what was made of this very text is there, as it was made."""
+        return bool(ours) and ours["text"] == self.text and ours["shown"] == self._shown()
+
+    def before(self) -> str:
+        """Tables of that name, whoever's they are."""
+        return "".join(self._listed(*table, terse=False) for table in self.tables)
+
+    def mark(self) -> dict[str, str]:
+        """As above."""
+        return {"text": self.text, "shown": self._shown()}
+
+    def undoing(self, before: str, _: object) -> list[Line]:
+        """As above."""
+        there = [table for table in self.tables if self._listed(*table, terse=True)]
+        lines = [Line(("nft", "delete", "table", *table)) for table in there]
+        return [*lines, Line(("nft", "-f", "-"), before)] if before else lines
+
+    def _shown(self) -> str:
+        """As they are now, but for what is counted and who is where."""
+        shown = "".join(self._listed(*table, terse=True) for table in self.tables)
+        words = shown.split()
+        numbers = {
+            place + 1
+            for place, word in enumerate(words[:-1])
+            if word in {"packets", "bytes"} and words[place + 1].isdigit()
+        }
+        return " ".join(word for place, word in enumerate(words) if place not in numbers)
+
+    def _listed(self, family: str, name: str, *, terse: bool) -> str:
+        more = ("--terse",) if terse else ("--stateless",)
+        return run(("nft", *more, "list", "table", family, name), may_fail=True)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file with this in it."""
+
+    file: Path
+    text: str
+    reason: str
+    mode: int = 0o644
+
+    @property
+    def key(self) -> str:
+        """As above."""
+        return f"file {self.file}"
+
+    @property
+    def why(self) -> str:
+        """As above."""
+        return self.reason
+
+    def lines(self) -> list[Line]:
+        """As above."""
+        return [Line(file=self.file, text=self.text, mode=self.mode)]
+
+    def is_done(self, _: object) -> bool:
+        """As above."""
+        return self._read() == self.text
+
+    def before(self) -> dict[str, Any] | None:
+        """As above; with the folders that are made for it."""
+        text = self._read()
+        made = [str(folder) for folder in self.file.parents if not folder.exists()]
+        mode = self.mode if text is None else self.file.stat().st_mode & 0o7777
+        return {"text": text, "mode": mode, "folders": made}
+
+    def mark(self) -> str:
+        """As above."""
+        return self.text
+
+    def undoing(self, before: dict[str, Any], ours: str) -> list[Line]:
+        """As above."""
+        if self._read() != ours:
+            return []
+        if before["text"] is not None:
+            return [Line(file=self.file, text=before["text"], mode=before["mode"])]
+        keeps = "--ignore-fail-on-non-empty"
+        folders = [Line(("rmdir", keeps, folder)) for folder in before["folders"]]
+        return [Line(("rm", str(self.file))), *folders]
+
+    def _read(self) -> str | None:
+        try:
+            return self.file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError):
+            return None

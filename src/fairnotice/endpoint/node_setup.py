@@ -1,0 +1,299 @@
+"""What a node needs so that its VMs find the endpoint, and are not taken for one another.
+
+Done as often as one likes, and taken back exactly: what was there before is written down before it
+is changed, so that a kill in between loses nothing.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairnotice.endpoint import libvirt_places, node_rules, places
+from fairnotice.endpoint.config import CLASSIC, METADATA
+from fairnotice.endpoint.node_deeds import Address, Deed, File, Line, Rules, Setting
+from fairnotice.errors import UsageError
+
+RECORDS = Path("/var/lib/fairnotice-node")
+INTERFACES = Path("/sys/class/net")
+# No path of its own, no space, and no sign that means something to nft: as bridges are called.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
+# Where dnsmasq looks for more of its configuration.
+DNSMASQ_FILE = "fairnotice.conf"
+HOOK_FILE = "qemu.d/50-fairnotice"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an operator wants of a node."""
+
+    bridge: str
+    # What has the node's address, where that is not the bridge itself: br0.10.
+    interface: str = ""
+    classic: bool = True
+    vms: Path = places.FILE
+    records: Path = RECORDS
+    # libvirt's own folder, and dnsmasq's; None: nothing is written there.
+    hooks: Path | None = None
+    dnsmasq: Path | None = None
+    domains: Path = libvirt_places.DOMAINS
+    leases: Path = libvirt_places.LEASES
+
+    @property
+    def on(self) -> str:
+        """The interface that has the addresses."""
+        return self.interface or self.bridge
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """At which VMs ask."""
+        return (METADATA[0], CLASSIC) if self.classic else (METADATA[0],)
+
+
+def checked(wanted: Wanted) -> Wanted:
+    """The same; UsageError where there is no such bridge."""
+    for name in (wanted.bridge, wanted.on):
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name!r} is no name of an interface that can be set up.")
+    if not (INTERFACES / wanted.bridge).exists():
+        raise UsageError(f"There is no interface {wanted.bridge} here. {_bridges()}")
+    if not (INTERFACES / wanted.bridge / "bridge").is_dir():
+        raise UsageError(f"{wanted.bridge} is no bridge. {_bridges()}")
+    if not (INTERFACES / wanted.on).exists():
+        raise UsageError(f"There is no interface {wanted.on} here.")
+    return wanted
+
+
+def _bridges() -> str:
+    found = sorted(path.parent.name for path in INTERFACES.glob("*/bridge"))
+    if found:
+        return f"Bridges of this machine: {', '.join(found)}."
+    return "This machine has no bridge: make one, or start a network of libvirt's."
+
+
+# ---- What it needs ----
+
+
+def deeds(wanted: Wanted) -> list[Deed]:
+    """Everything, in the order in which it is done."""
+    name = node_rules.table(wanted.bridge)
+    rules = node_rules.ruleset(wanted.bridge, wanted.on, wanted.addresses)
+    found: list[Deed] = [
+        # First: at no moment is the address there and anybody's.
+        Rules((("bridge", name), ("inet", name)), rules),
+        *(Setting(wanted.on, *one) for one in _SETTINGS),
+        *(Address(wanted.on, address) for address in wanted.addresses),
+    ]
+    if wanted.hooks is not None:
+        found.append(File(wanted.hooks / HOOK_FILE, _hook(wanted), _HOOK_WHY, 0o755))
+    if wanted.dnsmasq is not None:
+        found.append(File(wanted.dnsmasq / DNSMASQ_FILE, _dnsmasq(wanted), _DNSMASQ_WHY))
+    return found
+
+
+_SETTINGS = (
+    ("rp_filter", "1", "what comes in is from where its answer would go"),
+    ("arp_announce", "2", "VMs are asked for their hardware address from one of their own network"),
+    ("arp_accept", "0", "nobody gets into the neighbour table by saying so unasked"),
+    ("route_localnet", "0", "the node's loopback is not reached from VMs"),
+)
+_HOOK_WHY = "libvirt says which VM is plugged in where, whenever one starts or ends"
+_DNSMASQ_WHY = "VMs outside of a virtual network are told by DHCP (option 245) where to ask"
+
+
+def _hook(wanted: Wanted) -> str:
+    command = f'"{sys.executable}" -m fairnotice node-setup --bridge {wanted.bridge}'
+    command += f' --vms "{wanted.vms}" --record "{wanted.records}" --refresh'
+    return f"""\
+#!/bin/sh
+# Written by fairnotice node-setup. libvirt calls it with a domain's name and what becomes of it;
+# whatever comes of it here, the domain goes its way.
+case "$2" in
+    started | reconnect) {command} ;;
+    stopped | release) {command} --without "$1" ;;
+esac >/dev/null 2>&1 </dev/null || true
+"""
+
+
+def _dnsmasq(wanted: Wanted) -> str:
+    forced = f"dhcp-option-force=245,{CLASSIC if wanted.classic else METADATA[0]}"
+    return f"# Written by fairnotice node-setup.\n{forced}\n"
+
+
+def by_hand(wanted: Wanted) -> str:
+    """What is left to a person: the endpoint's own file."""
+    classic = f'classic_listen = "{CLASSIC}:80"\n' if wanted.classic else ""
+    interface = f'interface = "{wanted.interface}"\n' if wanted.interface else ""
+    return f"""\
+# /etc/fairnotice/endpoint.toml
+[metadata]
+listen = "{METADATA[0]}:80"
+{classic}
+[network]
+bridge = "{wanted.bridge}"
+{interface}vms = "{wanted.vms}"
+"""
+
+
+def who_is_where(wanted: Wanted) -> Line:
+    """The line that tells the packet filter what the file of places says."""
+    known: places.Places = {}
+    if wanted.vms.exists():
+        known = places.read(wanted.vms)
+    return Line(("nft", "-f", "-"), node_rules.elements(wanted.bridge, known))
+
+
+# ---- Done, and taken back ----
+
+
+class Record:
+    """What was done to this node, with what was there before; a file that root alone may write."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.path = wanted.records / f"{wanted.bridge}.json"
+        self.kept: dict[str, dict[str, Any]] = {}
+        try:
+            self.kept = json.loads(self.path.read_text("utf-8"))["deeds"]
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError) as error:
+            raise UsageError(
+                f"{self.path}, the record of what was done, cannot be read: {error}."
+            ) from error
+
+    def keep(self, key: str, **what: Any) -> None:  # noqa: ANN401 - JSON
+        """Write it down, on disk, before or after it is done."""
+        self.kept[key] = {**self.kept.get(key, {}), **what}
+        self._write()
+
+    def forget(self, key: str) -> None:
+        """It was taken back; with the last one the record itself is gone."""
+        self.kept.pop(key, None)
+        if self.kept:
+            self._write()
+        else:
+            self.path.unlink(missing_ok=True)
+            # Not where another bridge has its record.
+            if not any(self.path.parent.iterdir()):
+                self.path.parent.rmdir()
+
+    def _write(self) -> None:
+        new = self.path.with_suffix(".new")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with new.open("w", encoding="utf-8") as file:
+                json.dump({"deeds": self.kept}, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be written: {error.strerror}.") from error
+
+
+Said = Callable[[str], None]
+
+
+def missing(wanted: Wanted) -> list[Deed]:
+    """What is not as it should be."""
+    record = Record(wanted)
+    return [one for one in deeds(wanted) if not one.is_done(_ours(record, one))]
+
+
+def _ours(record: Record, deed: Deed) -> Any:  # noqa: ANN401 - JSON
+    return record.kept.get(deed.key, {}).get("ours")
+
+
+def apply(wanted: Wanted, said: Said) -> int:
+    """Do what is missing; how much that was. Whatever was there already stays whose it was."""
+    record = Record(wanted)
+    count = 0
+    for deed in deeds(wanted):
+        if deed.is_done(_ours(record, deed)):
+            continue
+        count += 1
+        # A setting that was ours and is not any more is another's, or of another boot.
+        is_known = deed.key in record.kept and not isinstance(deed, Setting)
+        before = record.kept[deed.key]["before"] if is_known else deed.before()
+        record.keep(deed.key, before=before, ours=None, deed=_written(deed))
+        for line in deed.lines():
+            said(str(line))
+            line.do()
+        record.keep(deed.key, ours=deed.mark())
+    line = who_is_where(wanted)
+    if count:
+        said(str(line))
+    line.do()
+    return count
+
+
+def undo(wanted: Wanted, said: Said) -> int:
+    """Take back what the record has, last first; how much that was."""
+    record = Record(wanted)
+    count = 0
+    for key, kept in reversed(list(record.kept.items())):
+        deed = _read(kept["deed"])
+        for line in deed.undoing(kept["before"], kept["ours"] or deed.mark()):
+            said(str(line))
+            line.do()
+            count += 1
+        record.forget(key)
+    return count
+
+
+def undoing(wanted: Wanted) -> Iterator[Line]:
+    """What `undo` would do."""
+    for kept in reversed(list(Record(wanted).kept.values())):
+        deed = _read(kept["deed"])
+        yield from deed.undoing(kept["before"], kept["ours"] or deed.mark())
+
+
+def refresh(wanted: Wanted, without: str = "") -> int:
+    """Write the file of places anew from libvirt, and tell the packet filter; how many VMs."""
+    if wanted.domains.is_dir():
+        found = libvirt_places.places(wanted.bridge, wanted.domains, wanted.leases, without)
+        _replace(wanted.vms, places.written(found))
+    if deeds(wanted)[0].key in Record(wanted).kept:
+        who_is_where(wanted).do()
+    return len(places.read(wanted.vms)) if wanted.vms.exists() else 0
+
+
+def _replace(path: Path, text: str) -> None:
+    """All of it or nothing: an endpoint may look at any moment."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        new.write_text(text, "utf-8")
+        new.chmod(0o644)
+        new.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+# ---- Deeds as the record has them: an undo needs no flags, and no version that did them ----
+
+
+def _written(deed: Deed) -> list[Any]:
+    if isinstance(deed, Address):
+        return ["address", deed.interface, deed.address]
+    if isinstance(deed, Setting):
+        return ["setting", deed.interface, deed.name, deed.value]
+    if isinstance(deed, Rules):
+        return ["rules", [list(one) for one in deed.tables], deed.text]
+    assert isinstance(deed, File)  # there are no others
+    return ["file", str(deed.file), deed.text, deed.mode]
+
+
+def _read(kept: list[Any]) -> Deed:
+    kind, *more = kept
+    if kind == "address":
+        return Address(more[0], more[1])
+    if kind == "setting":
+        interface, name, value = more
+        return Setting(interface, name, value, "")
+    if kind == "rules":
+        return Rules(tuple((family, name) for family, name in more[0]), more[1])
+    return File(Path(more[0]), more[1], "", more[2])

@@ -1,0 +1,197 @@
+"""A node is set up, again, and back; and a VM that others lie about is answered meanwhile."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fairnotice.client.discovery import leased_address
+from tests.endpoint.bridging import (
+    ADDRESSES,
+    CLASSIC,
+    MACS,
+    METADATA,
+    PATH,
+    bridged_node,
+    needs_a_bridge,
+    run,
+    until,
+)
+
+pytestmark = needs_a_bridge
+
+# What udhcpc calls with what it was told.
+HEARD = """#!/bin/sh
+[ "$1" = bound ] && echo "option_245=$opt245" > "{file}"
+exit 0
+"""
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    """A node with hosts and nothing else."""
+    with bridged_node(tmp_path_factory.mktemp("node")) as node:
+        # Until the kernel has nothing more to say of the addresses that it gave itself.
+        until(lambda: "tentative" not in node.on_node("ip addr"), "an address")
+        yield node
+
+
+def flags(node):
+    """How the command is called here: nothing of the machine's own is touched."""
+    return (
+        *("--bridge", "br0", "--vms", str(node.vms)),
+        *("--record", str(node.folder / "record")),
+        *("--libvirt-hooks", str(node.folder / "etc" / "hooks")),
+        *("--dnsmasq", str(node.folder / "dnsmasq")),
+    )
+
+
+def state(node):
+    """All of a node that may be changed, as text."""
+    lines = ("ip addr", "ip route show table all", "ip rule", "bridge link", "bridge vlan")
+    shown = [node.on_node(line) for line in lines]
+    shown.append(node.on_node("nft list ruleset"))
+    shown.append(
+        node.on_node("sh -c 'grep -r . /proc/sys/net/ipv4/conf /proc/sys/net/bridge || :'")
+    )
+    files = sorted(str(path) for path in node.folder.rglob("*") if "log-" not in path.name)
+    return [*shown, *files]
+
+
+def test_applied_repeated_and_undone_it_is_as_it_was(node):
+    """Byte for byte; and what was printed is what is done."""
+    (node.folder / "dnsmasq").mkdir()
+    (node.folder / "dnsmasq" / "fairnotice.conf").write_text("# somebody's\n")
+    before = state(node)
+    printed = node.setup(*flags(node))
+    assert state(node) == before
+    assert node.setup(*flags(node), "--check", check=False).returncode == 1
+
+    done = node.setup(*flags(node), "--apply")
+    after = state(node)
+    assert [line for line in done.splitlines() if line[:1] != "#" and line not in printed] == []
+    assert node.setup(*flags(node), "--check") == "br0 is as it should be.\n"
+    assert METADATA in after[0]
+    assert CLASSIC in after[0]
+    again = json.loads(node.setup(*flags(node), "--apply", "--json"))
+    assert again == {"bridge": "br0", "done": []}
+    assert state(node) == after
+
+    node.setup(*flags(node), "--undo")
+    assert state(node) == before
+    assert json.loads(node.setup(*flags(node), "--undo", "--json"))["undone"] == []
+    (node.folder / "dnsmasq" / "fairnotice.conf").unlink()
+
+
+def test_what_was_there_already_stays(node):
+    """An address and a setting that somebody else made are not ours to take."""
+    node.on_node(f"ip addr add {METADATA}/32 dev br0")
+    node.on_node("sh -c 'echo 1 > /proc/sys/net/ipv4/conf/br0/rp_filter'")
+    before = state(node)
+    node.setup(*flags(node), "--apply")
+    node.setup(*flags(node), "--undo")
+    assert state(node) == before
+    node.on_node(f"ip addr del {METADATA}/32 dev br0")
+    node.on_node("sh -c 'echo 0 > /proc/sys/net/ipv4/conf/br0/rp_filter'")
+
+
+def test_what_somebody_changed_since_is_his(node):
+    """Undone is what is still as it was done."""
+    node.setup(*flags(node), "--apply")
+    node.on_node("sh -c 'echo 2 > /proc/sys/net/ipv4/conf/br0/rp_filter'")
+    node.on_node(f"ip addr del {CLASSIC}/32 dev br0")
+    node.setup(*flags(node), "--undo")
+    assert node.on_node("cat /proc/sys/net/ipv4/conf/br0/rp_filter") == "2\n"
+    assert METADATA not in node.on_node("ip addr")
+    node.on_node("sh -c 'echo 0 > /proc/sys/net/ipv4/conf/br0/rp_filter'")
+
+
+def test_a_kill_in_between_is_undone_too(node):
+    """What is written down first is found, whether it was done or not."""
+    before = state(node)
+    node.setup(*flags(node), "--apply")
+    record = node.folder / "record" / "br0.json"
+    kept = json.loads(record.read_text())
+    # As it is when the last thing was about to be done.
+    last = list(kept["deeds"])[-1]
+    kept["deeds"][last]["ours"] = None
+    record.write_text(json.dumps(kept))
+    (node.folder / "dnsmasq" / "fairnotice.conf").unlink()
+    node.setup(*flags(node), "--undo")
+    (node.folder / "dnsmasq").rmdir()
+    assert [line for line in state(node) if "dnsmasq" not in line] == [
+        line for line in before if "dnsmasq" not in line
+    ]
+
+
+def test_who_may_not_or_cannot_is_told_why(node):
+    """In a sentence, with exit code 2, and nothing is done."""
+    before = state(node)
+    for words, said in (
+        (("--bridge", "br7"), "There is no interface br7 here. Bridges of this machine: br0."),
+        (("--bridge", "lo"), "lo is no bridge. Bridges of this machine: br0."),
+        (("--bridge", "../br0"), "no name of an interface"),
+        (("--bridge", "br0", "--interface", "br0.10"), "There is no interface br0.10"),
+    ):
+        refused = node.setup(*words, "--apply", check=False)
+        assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
+    command = [sys.executable, "-m", "fairnotice", "node-setup", *flags(node), "--apply"]
+    nobody = subprocess.run(  # noqa: S603 - our own
+        ["setpriv", "--reuid=65534", "--clear-groups", *command],  # noqa: S607
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": PATH},
+    )
+    assert (nobody.returncode, "Only root" in nobody.stderr) == (2, True), nobody.stderr
+    assert state(node) == before
+
+
+def test_a_vm_that_others_lie_about_goes_on_being_answered(node):
+    """With the rules: the lie goes nowhere, and the neighbour stays where it is."""
+    node.setup(*flags(node), "--apply")
+    node.control_plane()
+    node.endpoint()
+    node.answered("a")
+    node.take("b", address=ADDRESSES["a"])
+    node.lie("b", ADDRESSES["a"])
+    assert node.status("b", ADDRESSES["a"], seconds=1) == 0
+    assert node.status("a") == 200
+
+    run(f"ip -n {node.hosts['b']} addr flush dev eth0")
+    node.take("b", address=ADDRESSES["a"], mac=MACS["a"])
+    run(f"ip -n {node.hosts['b']} route replace default via 10.79.0.1")
+    for _ in range(3):
+        assert node.status("b", seconds=1) == 0
+        assert node.status("a") == 200
+    assert node.refused("other_port") == node.refused("other_mac") == 0
+    # Nor does anybody else become the address at which VMs ask.
+    node.take("b", address=METADATA, mac=MACS["b"])
+    node.lie("b", METADATA)
+    assert node.status("a") == 200
+    node.setup(*flags(node), "--undo")
+
+
+def test_a_dhcp_client_is_told_where_to_ask(node):
+    """A real server with what node-setup wrote, a real client, and our own reading of its lease."""
+    node.setup(*flags(node), "--apply")
+    conf = node.folder / "dnsmasq" / "fairnotice.conf"
+    words = ["dnsmasq", "--no-daemon", f"--conf-file={conf}", "--interface=br0", "--no-ping"]
+    words += ["--bind-interfaces", "--port=0", "--no-resolv", "--dhcp-range=10.79.0.50,10.79.0.60"]
+    words += [f"--dhcp-host={MACS['c']},{ADDRESSES['c']}", "--leasefile-ro"]
+    server = subprocess.Popen(  # noqa: S603 - our own
+        ["ip", "netns", "exec", node.name, *words],  # noqa: S607
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PATH": PATH},
+    )
+    node.processes.append(server)
+    heard, script = node.folder / "lease", node.folder / "heard.sh"
+    script.write_text(HEARD.format(file=heard))
+    script.chmod(0o755)
+    ask = f"busybox udhcpc -i eth0 -O 245 -n -q -f -t 5 -T 1 -s {script}"
+    node.on("c", ask)
+    assert leased_address(heard.read_text()) == CLASSIC
+    node.setup(*flags(node), "--undo")

@@ -1,0 +1,126 @@
+"""Which VM is plugged in where: the file, and how it is made from what libvirt keeps."""
+
+import json
+import os
+
+import pytest
+
+from fairnotice.endpoint import libvirt_places, node_setup, places
+from fairnotice.endpoint.places import Place, PlacesFile
+from fairnotice.errors import UsageError
+
+DOMAIN = """<domstatus state='running' reason='booted' pid='17'>
+  <domain type='kvm' id='3'>
+    <name>guest-7</name>
+    <metadata>{label}</metadata>
+    <devices>
+      <interface type='network'>
+        <mac address='52:54:00:AA:BB:01'/>
+        <source network='default' portid='x' bridge='{bridge}'/>
+        <target dev='vnet3'/>
+      </interface>
+      <interface type='user'><mac address='52:54:00:aa:bb:02'/></interface>
+    </devices>
+  </domain>
+</domstatus>"""
+LABEL = "<f:vm xmlns:f='urn:fairnotice:libvirt:vm:1' name='web-0' addresses='10.0.0.4 nonsense'/>"
+LEASES = [{"ip-address": "10.0.0.5", "mac-address": "52:54:00:aa:bb:01", "expiry-time": 1}]
+
+
+def libvirt(folder, label="", bridge="br0", leases=LEASES):
+    """What libvirt keeps about one domain."""
+    (folder / "guest-7.xml").write_text(DOMAIN.format(label=label, bridge=bridge))
+    (folder / "broken.xml").write_text("<domstatus>")
+    (folder / "br0.status").write_text(json.dumps(leases))
+    return folder
+
+
+def test_a_domain_is_found_at_its_port(tmp_path):
+    """By its own name, with the address that it was given."""
+    found = libvirt_places.places("br0", libvirt(tmp_path), tmp_path)
+
+    assert found == {"guest-7": (Place("vnet3", "52:54:00:aa:bb:01", ("10.0.0.5",)),)}
+
+
+def test_a_label_says_what_the_fleet_calls_it(tmp_path):
+    """And its addresses; what is none is left out."""
+    found = libvirt_places.places("br0", libvirt(tmp_path, LABEL), tmp_path)
+
+    assert found == {"web-0": (Place("vnet3", "52:54:00:aa:bb:01", ("10.0.0.4", "10.0.0.5")),)}
+
+
+def test_another_bridges_domain_and_one_that_ends_are_not_here(tmp_path):
+    """Nor is anything where libvirt keeps nothing."""
+    assert libvirt_places.places("br0", libvirt(tmp_path, bridge="br1"), tmp_path) == {}
+    ending = libvirt_places.places("br0", libvirt(tmp_path), tmp_path, without="guest-7")
+    assert ending == {}
+    assert libvirt_places.places("br0", tmp_path / "none", tmp_path) == {}
+
+
+def test_leases_that_are_no_leases_are_no_addresses(tmp_path):
+    """A DHCP server's file may be anything."""
+    for leases in (7, [7], [{"mac-address": 7}], {}):
+        found = libvirt_places.places("br0", libvirt(tmp_path, leases=leases), tmp_path)
+        assert found["guest-7"][0].addresses == ()
+
+
+def test_what_is_written_is_read():
+    """All of it."""
+    known = {
+        "a": (Place("vnet0", "52:54:00:00:00:01", ("10.0.0.1", "2001:db8::1")), Place("vnet1")),
+        "ä b": (),
+    }
+
+    assert places.parsed(places.written(known).encode(), "here") == known
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "no JSON"),
+        ("[]", "no vms"),
+        ('{"vms": []}', "no vms"),
+        ('{"vms": {"a": {}}}', "a is a list"),
+        ('{"vms": {"a": [{"mac": "52:54:00:00:00:01"}]}}', "port is None"),
+        ('{"vms": {"a": [{"port": "a/b"}]}}', "port is 'a/b'"),
+        ('{"vms": {"a": [{"port": "vnet0", "mac": "52:54"}]}}', "mac is '52:54'"),
+        ('{"vms": {"a": [{"port": "vnet0", "addresses": "10.0.0.1"}]}}', "addresses is a list"),
+        ('{"vms": {"a": [{"port": "vnet0", "addresses": ["x"]}]}}', "addresses: 'x'"),
+        ('{"vms": {"a": [{"port": "vnet0", "prot": 1}]}}', "nothing else"),
+    ],
+)
+def test_what_does_not_fit_is_said(text, said):
+    """With the name of the file."""
+    with pytest.raises(UsageError, match=r"^here") as refused:
+        places.parsed(text.encode(), "here")
+    assert said in str(refused.value)
+
+
+def test_a_file_that_changes_is_read_again(tmp_path):
+    """One that is not there, or is wrong, places nobody."""
+    path = tmp_path / "vms.json"
+    file = PlacesFile(path)
+    assert file.of("a") == ()
+    path.write_text(places.written({"a": (Place("vnet0"),)}))
+    assert file.of("a") == (Place("vnet0"),)
+    path.write_text("{")
+    assert file.of("a") == ()
+    assert "no JSON" in file.trouble
+    new = tmp_path / "new"
+    new.write_text(places.written({"a": (Place("vnet1"),)}))
+    os.utime(new, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    new.replace(path)
+    assert (file.of("a"), file.trouble) == ((Place("vnet1"),), "")
+
+
+def test_a_refresh_writes_the_file_whole(tmp_path):
+    """From libvirt where it is; and where it is not, what somebody else wrote stays."""
+    here = {"records": tmp_path / "none", "vms": tmp_path / "run" / "vms.json", "leases": tmp_path}
+    wanted = node_setup.Wanted("br0", domains=libvirt(tmp_path, LABEL), **here)
+    assert node_setup.refresh(wanted) == 1
+    assert places.read(wanted.vms)["web-0"][0].port == "vnet3"
+    assert [path.name for path in wanted.vms.parent.iterdir()] == ["vms.json"]
+    elsewhere = node_setup.Wanted("br0", domains=tmp_path / "none", **here)
+    assert node_setup.refresh(elsewhere) == 1
+    assert node_setup.refresh(wanted, without="guest-7") == 0
+    assert places.read(wanted.vms) == {}

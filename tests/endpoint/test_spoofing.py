@@ -1,0 +1,146 @@
+"""A VM that takes what is another's gets nothing: hosts on a real bridge, and a real endpoint."""
+
+import pytest
+
+from tests.endpoint.bridging import (
+    ADDRESSES,
+    CLASSIC,
+    MACS,
+    bridged_node,
+    needs_a_bridge,
+    run,
+    until,
+)
+
+pytestmark = needs_a_bridge
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A node with a control plane and an endpoint that checks."""
+    with bridged_node(tmp_path_factory.mktemp("spoofing")) as node:
+        node.on_node("ip addr add 169.254.169.254/32 dev br0")
+        node.on_node(f"ip addr add {CLASSIC}/32 dev br0")
+        node.control_plane()
+        node.endpoint()
+        yield node
+
+
+@pytest.fixture
+def node(served):
+    """The same, with everybody at his own place afterwards."""
+    yield served
+    for letter, name in served.hosts.items():
+        run(f"ip -n {name} addr flush dev eth0")
+        served.take(letter, address=ADDRESSES[letter], mac=MACS[letter])
+        run(f"ip -n {name} route replace default via 10.79.0.1")
+    served.on_node("ip neigh flush dev br0")
+    served.place()
+    for letter in served.hosts:
+        served.answered(letter)
+
+
+def test_everybody_at_his_own_place_is_answered(node):
+    """At both addresses."""
+    for letter in node.hosts:
+        assert node.status(letter) == 200
+        assert node.status(letter, where=CLASSIC) == 200
+
+
+def test_who_takes_anothers_address_gets_nothing(node):
+    """He tells everybody that it is his; the tables say whose hardware it leads to."""
+    node.take("b", address=ADDRESSES["a"])
+    node.lie("b", ADDRESSES["a"])
+
+    assert node.status("b", ADDRESSES["a"]) in {0, 403}
+    assert node.status("b", ADDRESSES["b"]) == 200
+
+
+def test_who_takes_the_address_of_one_that_is_down_gets_nothing(node):
+    """Nobody answers for it any more but the liar."""
+    run(f"ip -n {node.hosts['a']} link set eth0 down")
+    node.take("b", address=ADDRESSES["a"])
+    node.lie("b", ADDRESSES["a"])
+
+    assert node.status("b", ADDRESSES["a"]) == 403
+    assert node.refused("other_mac") > 0
+    run(f"ip -n {node.hosts['a']} link set eth0 up")
+
+
+def test_who_takes_hardware_and_address_gets_nothing(node):
+    """The bridge learns that it is behind another port, and that is not the VM's."""
+    before = node.refused("other_port")
+    run(f"ip -n {node.hosts['a']} link set eth0 down")
+    run(f"ip -n {node.hosts['b']} addr flush dev eth0")
+    node.take("b", address=ADDRESSES["a"], mac=MACS["a"])
+    run(f"ip -n {node.hosts['b']} route replace default via 10.79.0.1")
+
+    assert node.status("b") == 403
+    assert node.refused("other_port") > before
+    run(f"ip -n {node.hosts['a']} link set eth0 up")
+
+
+def test_who_takes_both_while_the_other_talks_gets_nothing(node):
+    """The tables say now the one and now the other: whoever was contradicted is not believed."""
+    run(f"ip -n {node.hosts['b']} addr flush dev eth0")
+    node.take("b", address=ADDRESSES["a"], mac=MACS["a"])
+    run(f"ip -n {node.hosts['b']} route replace default via 10.79.0.1")
+    with node.keeps_asking("a") as ask:
+        answers = set()
+        for _ in range(10):
+            answers.add(node.status("b", seconds=1))
+            if ask() != 200:
+                break
+    assert answers <= {0, 403}
+
+
+def test_a_connection_that_stays_is_looked_at_again(node):
+    """What was a VM's when it began is nobody's when the VM's port is another's."""
+    with node.keeps_asking("a") as ask:
+        assert ask() == 200
+        node.place(a="fn-b")
+        assert until(lambda: ask() == 403, "a refusal", seconds=3)
+    # Nothing makes a connection good that was refused; another one is.
+    node.place()
+    node.answered("a")
+
+
+def test_a_vm_that_nobody_has_placed_is_nobody(node):
+    """What the file does not say is a no, and so is a file that cannot be read."""
+    node.place(a=None)
+    assert node.status("a") == 403
+    assert node.status("b") == 200
+    node.vms.write_text("{")
+    assert node.status("b") == 403
+    node.vms.unlink()
+    assert node.status("b") == 403
+
+
+def test_a_vm_that_arrives_is_answered_soon(node):
+    """As after a live migration: another port, and the bridge learns where its hardware is."""
+    node.on_node("ip link del fn-c")
+    node.plug_in("c", "fn-d")
+    assert node.status("c") == 403
+    node.place(c="fn-d")
+
+    assert until(lambda: node.status("c", seconds=1) == 200, "an answer", seconds=3)
+
+    node.on_node("ip link del fn-d")
+    node.plug_in("c", "fn-c")
+
+
+def test_without_a_bridge_to_ask_nobody_is_anybody(tmp_path):
+    """And with the check off, everybody is who he says, as before."""
+    with bridged_node(tmp_path) as node:
+        node.on_node("ip addr add 169.254.169.254/32 dev br0")
+        node.on_node(f"ip addr add {CLASSIC}/32 dev br0")
+        node.control_plane()
+        unchecked = node.endpoint(checked=False)
+        node.take("b", address=ADDRESSES["a"])
+        node.lie("b", ADDRESSES["a"])
+        assert node.status("b", ADDRESSES["a"]) == 200
+        node.end(unchecked)
+        node.endpoint(workers=2)
+        assert node.status("b", ADDRESSES["a"]) in {0, 403}
+        assert node.status("c") == 200
+        until(lambda: node.refused("vouched") > 0, "the count of the workers")
