@@ -16,8 +16,8 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))) / "f
 BUSYBOX = Path("/bin/busybox")
 # In the order in which they need each other.
 MODULES = (
-    "virtio/virtio.ko",
     "virtio/virtio_ring.ko",
+    "virtio/virtio.ko",
     "virtio/virtio_pci_modern_dev.ko",
     "virtio/virtio_pci_legacy_dev.ko",
     "virtio/virtio_pci.ko",
@@ -42,12 +42,14 @@ for word in $(cat /proc/cmdline); do
     case $word in guest.address=*) address=${{word#*=}} ;; guest.deaf=1) deaf=1 ;; esac
 done
 boot=$(cat /proc/sys/kernel/random/boot_id)
-echo "{BOOTED} $boot"
-[ -n "$deaf" ] || acpid
+# The power button is an input device: its first event is somebody who presses it.
+press() {{ dd if=$1 of=/dev/null bs=24 count=1 2>/dev/null && poweroff -f; }}
+[ -n "$deaf" ] || for button in /dev/input/event*; do press $button & done
 ip link set lo up
 ip link set eth0 up
 ip address add $address/24 dev eth0
 ip route add 169.254.169.254 dev eth0
+echo "{BOOTED} $boot"
 url="http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
 ask() {{ timeout 5 wget -q -O - --header "Metadata: true" "$@" "$url"; }}
 approved=
@@ -69,7 +71,7 @@ while :; do
     sleep 0.5
 done
 """
-_POWER = "#!/bin/sh\n/bin/poweroff -f\n"
+_LZ4 = bytes.fromhex("02214c18")
 
 
 class MissingForGuest(Exception):  # noqa: N818 - it says what is missing
@@ -129,15 +131,65 @@ def extracted(image: bytes) -> bytes:
     offset, length = struct.unpack_from("<II", image, 0x248)
     start = (sectors + 1) * 512 + offset
     packed = image[start : start + length]
-    # The last four bytes are its length once unpacked.
+    if packed.startswith(_LZ4):
+        return _unpacked_lz4(packed)
     return lzma.LZMADecompressor().decompress(packed)
+
+
+def _unpacked_lz4(packed: bytes) -> bytes:
+    """The kernel's own LZ4: blocks after a magic number, each with its length before it."""
+    # The last four bytes are the length of the whole once unpacked.
+    end, position = len(packed) - 4, len(_LZ4)
+    blocks = []
+    while position < end:
+        (length,) = struct.unpack_from("<I", packed, position)
+        position += 4
+        blocks.append(_unpacked_block(packed[position : position + length]))
+        position += length
+    return b"".join(blocks)
+
+
+def _unpacked_block(block: bytes) -> bytes:
+    """Literals, and copies of what was there before, in turn."""
+    out = bytearray()
+    position, end = 0, len(block)
+    while position < end:
+        token = block[position]
+        position += 1
+        length, position = _length(token >> 4, block, position)
+        out += block[position : position + length]
+        position += length
+        if position >= end:
+            break
+        offset = block[position] | block[position + 1] << 8
+        length, position = _length(token & 15, block, position + 2)
+        length += 4
+        start = len(out) - offset
+        if offset >= length:
+            out += out[start : start + length]
+        else:
+            # It overlaps what it makes: a pattern that repeats.
+            pattern = bytes(out[start:])
+            out += (pattern * (length // offset + 1))[:length]
+    return bytes(out)
+
+
+def _length(short: int, block: bytes, position: int) -> tuple[int, int]:
+    if short == 15:  # noqa: PLR2004 - more follows
+        while True:
+            more = block[position]
+            position += 1
+            short += more
+            if more != 255:  # noqa: PLR2004
+                break
+    return short, position
 
 
 def _built_initrd() -> Path:
     """A few files, as the kernel unpacks them."""
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
         root = Path(name) / "root"
-        for folder in ("bin", "proc", "sys", "dev", "etc/acpi/PWRF", "modules"):
+        for folder in ("bin", "proc", "sys", "dev", "modules"):
             (root / folder).mkdir(parents=True)
         shutil.copy(BUSYBOX.resolve(), root / "bin" / "busybox")
         applets = _said(str(BUSYBOX), "--list").split()
@@ -147,7 +199,6 @@ def _built_initrd() -> Path:
         for module in (CACHE / "modules").iterdir():
             shutil.copy(module, root / "modules")
         _program(root / "init", _INIT)
-        _program(root / "etc" / "acpi" / "PWRF" / "00000080", _POWER)
         packed = Path(name) / "initrd"
         with packed.open("wb") as file:
             listing = "\n".join(

@@ -58,7 +58,7 @@ class Watchman:
         for command in (*_reachable(fleet, survey), *self._differences(still, survey)):
             answer = await self._conductor.submit(command)
             if isinstance(answer, Refusal):
-                self._say(f"{answer.reason} {answer.remedy}")
+                self._say(str(answer))
         for one in survey.found:
             if one.vm not in fleet.vms:
                 self._say(f"{one.vm} runs on {one.node}, and the fleet does not have it.")

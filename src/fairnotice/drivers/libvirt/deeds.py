@@ -6,8 +6,8 @@ happen twice leaves a trace in that state before the phase is written:
 
 - A freeze is begun, then its domain is paused, then it is `frozen`. Running and `frozen`: it was
   resumed. Running and begun: it was not paused yet. Paused: it is resumed when its time has come.
-- A reboot is `marked` by a pause of a moment: the domain runs, and libvirt says it was unpaused. When
-  libvirt has rebooted it, it says that it was booted. The guest's button is pressed once, never again.
+- A reboot is a guest that ends when it is asked to, and is started again: libvirt numbers every
+  start, so one with another number has been rebooted. Asking it twice to end does no harm.
 - A reset happens while the domain is paused. Until `reset` is written it may be reset again, since
   nothing has run in it; it runs only afterwards.
 - What moves is off before `moving` is written, and runs on its target only afterwards.
@@ -181,33 +181,32 @@ class Deed:
 
     async def _reboot(self) -> None:
         host, sight = await self._place()
-        _must_run(sight)
         if self.record.phase == records.BEGUN:
-            if sight.why != libvirt.VIR_DOMAIN_RUNNING_UNPAUSED or sight.paused:
-                await self._mark(host, sight)
-            limit = self._politely_until(self._settings.reboot_limit_seconds)
-            await self._write(phase=records.MARKED, until=limit)
-            button = libvirt.VIR_DOMAIN_REBOOT_ACPI_POWER_BTN
-            with suppress(Trouble):
-                await self._call(host, sight, lambda domain: domain.reboot(button))
-        if self.record.phase == records.MARKED:
-            if await self._wait(self.record.until, self._has_booted):
+            if self.record.was < 0:
+                _must_run(sight)
+                limit = self._politely_until(self._settings.reboot_limit_seconds)
+                await self._write(was=sight.number, until=limit)
+            if sight.number not in (-1, self.record.was):
                 return
-            await self._write(phase=records.RESETTING)
-        await self._reset(host, sight)
+            if sight.active and await self._refuses_to_end(host, sight):
+                await self._write(phase=records.RESETTING)
+            else:
+                await self._call(host, sight, lambda domain: domain.create())
+                _, sight = await self._place()
+                _must_run(sight)
+                return
+        await self._reset(host)
 
-    async def _mark(self, host: Host, sight: Sight) -> None:
-        """A pause of a moment, after which libvirt says of the domain that it was unpaused."""
-        if not sight.paused:
-            await self._call(host, sight, lambda domain: domain.suspend())
-        await host.on(sight.domain, lambda domain: domain.resume())
+    async def _refuses_to_end(self, host: Host, sight: Sight) -> bool:
+        """Ask the guest to end; whether it still runs when it has been asked for long enough."""
+        if sight.paused or not sight.persistent:
+            # Nobody could hear it, or nothing would be left to be started.
+            return True
+        with suppress(Trouble):
+            await self._call(host, sight, lambda domain: domain.shutdown())
+        return not await self._wait(self.record.until, lambda: self._is_off(host))
 
-    async def _has_booted(self) -> bool:
-        _, sight = await self._place()
-        running = sight.state == libvirt.VIR_DOMAIN_RUNNING
-        return running and sight.why == libvirt.VIR_DOMAIN_RUNNING_BOOTED
-
-    async def _reset(self, host: Host, sight: Sight) -> None:
+    async def _reset(self, host: Host) -> None:
         if self.record.phase == records.RESETTING:
             _, sight = await self._place()
             if not sight.paused:

@@ -48,9 +48,10 @@ class Sight(NamedTuple):
     domain: str
     label: Label
     active: bool
+    # Another one each time that it is started; -1 while it is off.
+    number: int
+    persistent: bool
     state: int
-    # Why it is in this state: of a running one, whether by booting or by being unpaused.
-    why: int
     given_up: bool
     xml: str
 
@@ -287,15 +288,15 @@ def _sight(domain: Domain) -> Sight | None:
         return None
     if label is None:
         return None
-    state, why = domain.state(0)
     name = domain.name()
     return Sight(
         vm=label.name or name,
         domain=name,
         label=label,
         active=bool(domain.isActive()),
-        state=state,
-        why=why,
+        number=domain.ID(),
+        persistent=bool(domain.isPersistent()),
+        state=domain.state(0)[0],
         given_up=f'"{records.PLACE}"' in xml,
         xml=xml,
     )

@@ -22,7 +22,6 @@ PLACE = "urn:fairnotice:libvirt:place:1"
 # How far an impact has come. What each means for whoever finds it is in deeds.py.
 BEGUN = "begun"
 FROZEN = "frozen"
-MARKED = "marked"
 RESETTING = "resetting"
 RESET = "reset"
 MOVING = "moving"
@@ -42,6 +41,8 @@ class Record(NamedTuple):
     # When the law gives up on it.
     limit_at: datetime
     target: str = ""
+    # The number that libvirt gave the VM when it was last started, before the impact.
+    was: int = -1
     phase: str = BEGUN
     outcome: Outcome = Outcome.UNDER_WAY
     reason: str = ""
@@ -84,6 +85,7 @@ def read(text: str) -> Record:
             until=_instant(fields["until"]),
             limit_at=_instant(fields["limit_at"]),
             target=fields["target"],
+            was=int(fields["was"]),
             phase=fields["phase"],
             outcome=Outcome(fields["outcome"]),
             reason=fields["reason"],
