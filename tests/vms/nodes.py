@@ -99,7 +99,7 @@ class Node:
         self.name = name
         self._network = network
         self._folder = folder
-        self._more = more
+        self.more = more
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -126,7 +126,7 @@ class Node:
     def start(self) -> None:
         """Start it; it is there when this returns."""
         script = _START.format(
-            private=" ".join(_PRIVATE), folder=self._folder, name=self.name, more=self._more
+            private=" ".join(_PRIVATE), folder=self._folder, name=self.name, more=self.more
         )
         command = [sys.executable, reaper.__file__, "unshare", "--mount", "--uts", "bash", "-c", script]
         environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}

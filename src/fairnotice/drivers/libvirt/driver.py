@@ -155,11 +155,12 @@ class LibvirtDriver:
 
     async def labels(self) -> tuple[tuple[Found, Label], ...]:
         """Every labeled domain with its label; nothing is shown to the nodes."""
-        return tuple(
-            (Found(sight.vm, name, sight.power), sight.label)
-            for name, host in self._hosts.items()
-            for sight in await host.look_at_all()
-        )
+        found: dict[str, tuple[Found, Label]] = {}
+        for name, host in self._hosts.items():
+            for sight in await host.look_at_all():
+                if sight.vm not in found or sight.active:
+                    found[sight.vm] = (Found(sight.vm, name, sight.power), sight.label)
+        return tuple(found.values())
 
     def _heard(self, happening: Happening) -> None:
         if happening.what == REBOOTED:
