@@ -1,14 +1,12 @@
 """Real VMs, by QEMU, on two nodes of libvirt: every impact, and a control plane killed in each."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from tests.vms.nodes import Nodes, missing
+from tests.vms.nodes import CLOCK, Nodes, missing
 
 if missing():
     assert "CI" not in os.environ, missing()
@@ -23,12 +21,14 @@ from tests.vms.walk import ADDRESS, FREEZE_SECONDS, RUNNING, VM, run_uncordon, w
 
 @pytest.fixture
 def nodes(tmp_path):
+    """Two, for one test."""
     with Nodes(tmp_path) as both:
         yield both
 
 
 @pytest.fixture
 def cloud(nodes):
+    """A control plane for them."""
     with Cloud(nodes) as one:
         yield one
 
@@ -41,6 +41,7 @@ def _begin(cloud, **more):
 
 
 def test_a_vm_goes_through_every_impact_and_approves_each_from_inside(cloud):
+    """Boot ids, console and states are the proof."""
     _begin(cloud)
     proofs = list(walk(cloud))
     assert [one.what for one in proofs] == [
@@ -52,7 +53,7 @@ def test_a_vm_goes_through_every_impact_and_approves_each_from_inside(cloud):
 # ---- Killed in the middle ----
 
 
-def _under_way(cloud, times=1):
+def _under_way(cloud):
     """Whether the impact has left its key on the VM, and has not ended."""
     for node in cloud.nodes.nodes.values():
         connection = libvirt.open(node.uri)
@@ -66,9 +67,9 @@ def _under_way(cloud, times=1):
 def _killed_in(cloud, *words, when=_under_way):
     """Ask for something, and kill the control plane when it has begun; how it ended afterwards."""
     cloud.ask(*words)
-    deadline = time.monotonic() + 30
+    deadline = CLOCK.monotonic() + 30
     while not when(cloud):
-        assert time.monotonic() < deadline, "it does not begin"
+        assert CLOCK.monotonic() < deadline, "it does not begin"
     cloud.kill()
     cloud.start()
     assert cloud.wait_for_end()["status"] == "Completed", cloud.operations()[-1]
@@ -79,6 +80,7 @@ def _paused(cloud):
 
 
 def test_a_control_plane_killed_in_each_impact_leaves_the_vm_as_it_should_be(cloud):
+    """Never paused for good, never rebooted twice."""
     _begin(cloud)
     first = cloud.boots(VM)
     _killed_in(cloud, "node", "maintain", "n1", "--duration", "2", when=_paused)
@@ -111,6 +113,7 @@ def _answered(cloud):
 
 
 def test_a_guest_that_does_not_hear_is_reset_and_what_befalls_it_is_seen(nodes):
+    """Stopped, started and removed by hand, and a node that goes away and comes back."""
     with Cloud(nodes, limit_seconds=2.0) as cloud:
         _begin(cloud, deaf=True)
         cloud.ask("vm", "restart", VM)
@@ -142,6 +145,7 @@ _OPEN = "import libvirt, sys; print(libvirt.open(sys.argv[1]).getHostname())"
 
 
 def test_a_node_is_opened_by_tls(nodes, tmp_path):
+    """With certificates of our own on both sides."""
     pki = _certificates(tmp_path / "pki")
     node = nodes.nodes["n2"]
     node.stop()
@@ -153,10 +157,12 @@ def test_a_node_is_opened_by_tls(nodes, tmp_path):
     node.start()
     uri = f"qemu+tls://127.0.0.1/system?pkipath={pki}"
     command = nodes.network.inside(sys.executable, "-c", _OPEN, uri)
-    deadline = time.monotonic() + 20
+    deadline = CLOCK.monotonic() + 20
     while True:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode == 0 or time.monotonic() > deadline:
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0 or CLOCK.monotonic() > deadline:
             break
     assert done.stdout == "n2\n", done.stderr
 
@@ -164,15 +170,39 @@ def test_a_node_is_opened_by_tls(nodes, tmp_path):
 def _certificates(folder):
     """One of our own, vouched for by itself's maker: for the server and for whoever asks it."""
     folder.mkdir()
-    files = {name: str(folder / name) for name in ("cacert.pem", "cakey.pem", "clientcert.pem",
-                                                     "clientkey.pem", "request", "more")}
+    files = {
+        name: str(folder / name)
+        for name in (
+            "cacert.pem",
+            "cakey.pem",
+            "clientcert.pem",
+            "clientkey.pem",
+            "request",
+            "more",
+        )
+    }
     (folder / "more").write_text("subjectAltName=IP:127.0.0.1\n")
     make = ["openssl", "req", "-nodes", "-newkey", "rsa:2048", "-subj"]
     for command in (
         [*make, "/CN=tests", "-x509", "-keyout", files["cakey.pem"], "-out", files["cacert.pem"]],
         [*make, "/CN=127.0.0.1", "-keyout", files["clientkey.pem"], "-out", files["request"]],
-        ["openssl", "x509", "-req", "-in", files["request"], "-CA", files["cacert.pem"], "-CAkey",
-         files["cakey.pem"], "-set_serial", "1", "-extfile", files["more"], "-out", files["clientcert.pem"]],
+        [
+            "openssl",
+            "x509",
+            "-req",
+            "-in",
+            files["request"],
+            "-CA",
+            files["cacert.pem"],
+            "-CAkey",
+            files["cakey.pem"],
+            "-set_serial",
+            "1",
+            "-extfile",
+            files["more"],
+            "-out",
+            files["clientcert.pem"],
+        ],
     ):
-        subprocess.run(command, check=True, capture_output=True)
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603
     return folder

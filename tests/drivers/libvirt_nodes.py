@@ -33,7 +33,7 @@ class Counted:
 
     def __getattr__(self, name):
         attribute = getattr(self.real, name)
-        if name == "lookupByName" or name == "defineXML":
+        if name in ("lookupByName", "defineXML"):
             return lambda *given: Counted(attribute(*given), self.node)
         if name == "listAllDomains":
             return lambda *given: [Counted(one, self.node) for one in attribute(*given)]

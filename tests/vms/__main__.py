@@ -2,10 +2,9 @@
 
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from tests.vms.nodes import Nodes, missing
+from tests.vms.nodes import CLOCK, Nodes, missing
 
 
 def main() -> int:
@@ -18,9 +17,13 @@ def main() -> int:
     from tests.vms.guest import MissingForGuest  # noqa: PLC0415
     from tests.vms.walk import ADDRESS, VM, walk  # noqa: PLC0415
 
-    began = time.monotonic()
+    began = CLOCK.monotonic()
     print("Two libvirtd are two nodes, in a network namespace of their own ...")
-    with tempfile.TemporaryDirectory() as folder, Nodes(Path(folder)) as nodes, Cloud(nodes) as cloud:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Nodes(Path(folder)) as nodes,
+        Cloud(nodes) as cloud,
+    ):
         try:
             cloud.run_vm(VM, ADDRESS)
         except MissingForGuest as error:
@@ -32,7 +35,7 @@ def main() -> int:
         for proof in walk(cloud):
             print(f"{proof.what:>15}: event {proof.event}, approved from inside the VM,")
             print(f"{'':>15}  done {proof.seconds:.1f} s after it was asked for: {proof.proof}")
-    print(f"All of it in {time.monotonic() - began:.0f} s; nothing of it is left on this machine.")
+    print(f"All of it in {CLOCK.monotonic() - began:.0f} s; nothing of it is left on this machine.")
     return 0
 
 

@@ -4,14 +4,15 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
+from typing import Self
 
 import libvirt
 
 from tests.vms import guest
-from tests.vms.nodes import Nodes, run
+from tests.vms.nodes import CLOCK, Nodes, run
 
 FAIRNOTICE = str(Path(sys.executable).with_name("fairnotice"))
 PATIENCE_SECONDS = 60.0
@@ -42,12 +43,10 @@ class Cloud:
             f'[driver.nodes.{one.name}]\nuri = "{one.uri}"\nmigrate_uri = "tcp:127.0.0.1"'
             for one in nodes.nodes.values()
         )
-        self._file.write_text(
-            _SERVE.format(folder=nodes.folder, nodes=tables, limit=limit_seconds)
-        )
+        self._file.write_text(_SERVE.format(folder=nodes.folder, nodes=tables, limit=limit_seconds))
         self.process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "Cloud":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,16 +89,24 @@ class Cloud:
         inside = self.nodes.network.inside
         text = run(*inside(FAIRNOTICE, "libvirt", "fleet", "--config", str(self._file)))
         file = self.nodes.folder / "fleet.toml"
-        file.write_text(text.replace("[[scale_set]]", "[[scale_set]]\nterminate_notice_minutes = 5"))
+        file.write_text(
+            text.replace("[[scale_set]]", "[[scale_set]]\nterminate_notice_minutes = 5")
+        )
         run(*inside(FAIRNOTICE, "fleet", "apply", str(file), "--yes"))
 
     def operations(self) -> list[dict]:
         """All of the last day, the newest last."""
-        return sorted(self.ask("operation", "list", "--all")["items"], key=lambda one: one["asked_at"])
+        return sorted(
+            self.ask("operation", "list", "--all")["items"], key=lambda one: one["asked_at"]
+        )
 
     def wait_for_end(self, seconds: float = PATIENCE_SECONDS) -> dict:
         """How the newest operation has ended."""
-        wait_until("it is over", lambda: self.operations()[-1]["status"] not in ("Pending", "Started"), seconds)
+        wait_until(
+            "it is over",
+            lambda: self.operations()[-1]["status"] not in ("Pending", "Started"),
+            seconds,
+        )
         return self.operations()[-1]
 
     def vm(self, name: str) -> dict:
@@ -146,7 +153,7 @@ class Cloud:
 
 def wait_until(what: str, is_so: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
     """Wait for something that must become true."""
-    deadline = time.monotonic() + seconds
+    deadline = CLOCK.monotonic() + seconds
     while not is_so():
-        assert time.monotonic() < deadline, f"{seconds:g} s have passed, and not: {what}"
-        time.sleep(0.1)
+        assert CLOCK.monotonic() < deadline, f"{seconds:g} s have passed, and not: {what}"
+        Event().wait(0.1)

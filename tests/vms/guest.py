@@ -27,8 +27,9 @@ MODULES = (
     "input/evdev.ko",
 )
 COMMAND_LINE = (
-    "console=ttyS0 quiet panic=-1 mitigations=off nokaslr noreplace-smp tsc=reliable no_timer_check "
-    "lpj=4000000 8250.nr_uarts=1 cryptomgr.notests random.trust_cpu=on rcupdate.rcu_expedited=1"
+    "console=ttyS0 quiet panic=-1 mitigations=off nokaslr noreplace-smp tsc=reliable "
+    "no_timer_check lpj=4000000 8250.nr_uarts=1 cryptomgr.notests random.trust_cpu=on "
+    "rcupdate.rcu_expedited=1"
 )
 # What is said on the console; the rest of a line is its boot id, and what it is about.
 BOOTED, APPROVED, SAW, TICK = "guest-booted", "guest-approved", "guest-saw", "guest-tick"
@@ -74,7 +75,7 @@ done
 _LZ4 = bytes.fromhex("02214c18")
 
 
-class MissingForGuest(Exception):  # noqa: N818 - it says what is missing
+class MissingForGuest(Exception):
     """Something that a guest is made of is not here; the sentence says what."""
 
 
@@ -126,7 +127,7 @@ def _replace(folder: Path, place: Path) -> None:
 
 
 def extracted(image: bytes) -> bytes:
-    """The ELF file inside a bzImage: it boots by PVH, and a reset of it takes a third of the time."""
+    """The ELF file inside a bzImage: it boots by PVH, and resets in a third of the time."""
     sectors = image[0x1F1]
     offset, length = struct.unpack_from("<II", image, 0x248)
     start = (sectors + 1) * 512 + offset
@@ -175,12 +176,12 @@ def _unpacked_block(block: bytes) -> bytes:
 
 
 def _length(short: int, block: bytes, position: int) -> tuple[int, int]:
-    if short == 15:  # noqa: PLR2004 - more follows
+    if short == 15:
         while True:
             more = block[position]
             position += 1
             short += more
-            if more != 255:  # noqa: PLR2004
+            if more != 255:
                 break
     return short, position
 
@@ -201,12 +202,14 @@ def _built_initrd() -> Path:
         _program(root / "init", _INIT)
         packed = Path(name) / "initrd"
         with packed.open("wb") as file:
-            listing = "\n".join(
-                str(one.relative_to(root)) for one in sorted(root.rglob("*"))
-            )
-            subprocess.run(
+            listing = "\n".join(str(one.relative_to(root)) for one in sorted(root.rglob("*")))
+            subprocess.run(  # noqa: S603
                 [str(BUSYBOX), "cpio", "-o", "-H", "newc"],
-                cwd=root, input=listing.encode(), stdout=file, stderr=subprocess.DEVNULL, check=True,
+                cwd=root,
+                input=listing.encode(),
+                stdout=file,
+                stderr=subprocess.DEVNULL,
+                check=True,
             )
         packed.replace(CACHE / "initrd")
     return CACHE / "initrd"
@@ -223,7 +226,9 @@ def _said(*words: str, cwd: Path | None = None) -> str:
             words, cwd=cwd, capture_output=True, text=True, check=True
         )
     except FileNotFoundError as error:
-        raise MissingForGuest(f"{words[0]} is missing: the guest is made of Debian's kernel") from error
+        raise MissingForGuest(
+            f"{words[0]} is missing: the guest is made of Debian's kernel"
+        ) from error
     except subprocess.CalledProcessError as error:
         raise MissingForGuest(f"{' '.join(words)} has failed: {error.stderr.strip()}") from error
     return done.stdout

@@ -10,11 +10,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
+from threading import Event
+from typing import Self
 
+from fairnotice.clock import SystemClock
 from tests.vms import guest, reaper
+
+CLOCK = SystemClock()
 
 BRIDGE = "vms"
 GATEWAY, ENDPOINT = "10.77.0.1", "169.254.169.254"
@@ -26,7 +30,13 @@ PROGRAMS = {
     "unshare": "util-linux",
     "apt-get": "apt",
 }
-_PRIVATE = ("/etc/libvirt", "/run/libvirt", "/var/lib/libvirt", "/var/log/libvirt", "/var/cache/libvirt")
+_PRIVATE = (
+    "/etc/libvirt",
+    "/run/libvirt",
+    "/var/lib/libvirt",
+    "/var/log/libvirt",
+    "/var/cache/libvirt",
+)
 _QEMU_CONF = """user = "root"
 group = "root"
 cgroup_controllers = []
@@ -72,7 +82,7 @@ class Network:
     def __init__(self) -> None:
         self.name = f"fn-{secrets.token_hex(3)}"
 
-    def __enter__(self) -> "Network":
+    def __enter__(self) -> Self:
         run("ip", "netns", "add", self.name)
         for words in (
             f"link add {BRIDGE} type bridge",
@@ -128,17 +138,26 @@ class Node:
         script = _START.format(
             private=" ".join(_PRIVATE), folder=self._folder, name=self.name, more=self.more
         )
-        command = [sys.executable, reaper.__file__, "unshare", "--mount", "--uts", "bash", "-c", script]
+        command = [
+            sys.executable,
+            reaper.__file__,
+            "unshare",
+            "--mount",
+            "--uts",
+            "bash",
+            "-c",
+            script,
+        ]
         environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
         with (self._folder / "log").open("ab") as log:
             self.process = subprocess.Popen(  # noqa: S603
                 self._network.inside(*command), stdout=log, stderr=log, env=environment
             )
-        deadline = time.monotonic() + 60
+        deadline = CLOCK.monotonic() + 60
         while not (self._folder / "sock" / "libvirt-sock").exists():
-            assert time.monotonic() < deadline, (self._folder / "log").read_text()
+            assert CLOCK.monotonic() < deadline, (self._folder / "log").read_text()
             assert self.process.poll() is None, (self._folder / "log").read_text()
-            time.sleep(0.05)
+            Event().wait(0.05)
 
     def stop(self) -> None:
         """End it and its VMs."""
@@ -156,7 +175,7 @@ class Nodes:
         self.network = Network()
         self.nodes = {name: Node(self.network, folder / name, name) for name in names}
 
-    def __enter__(self) -> "Nodes":
+    def __enter__(self) -> Self:
         self.network.__enter__()
         try:
             for node in self.nodes.values():

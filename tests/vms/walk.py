@@ -1,6 +1,5 @@
 """One real VM through every impact: announced, approved from inside, done, and proven."""
 
-import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -8,6 +7,7 @@ import libvirt
 
 from tests.vms import guest
 from tests.vms.cloud import Cloud, wait_until
+from tests.vms.nodes import CLOCK
 
 VM, ADDRESS = "vm0", "10.77.0.10"
 RUNNING = libvirt.VIR_DOMAIN_RUNNING
@@ -25,7 +25,9 @@ class Proof(NamedTuple):
 
 def walk(cloud: Cloud) -> Iterator[Proof]:
     """Freeze, reboot, live migration, redeploy and terminate, one after the other."""
-    yield _step(cloud, "Freeze", ("node", "maintain", "n1", "--duration", str(FREEZE_SECONDS)), _frozen)
+    yield _step(
+        cloud, "Freeze", ("node", "maintain", "n1", "--duration", str(FREEZE_SECONDS)), _frozen
+    )
     yield _step(cloud, "Reboot", ("vm", "restart", VM), _rebooted)
     yield _step(cloud, "live migration", ("node", "migrate", "n1"), _migrated)
     run_uncordon(cloud)
@@ -53,11 +55,11 @@ def _step(
 ) -> Proof:
     wait_until("the guest is answered", lambda: cloud.ticks(VM) > 0)
     before = Before(cloud.boots(VM), cloud.ticks(VM), len(cloud.said(VM, guest.APPROVED)))
-    began = time.monotonic()
+    began = CLOCK.monotonic()
     cloud.ask(*words)
     operation = cloud.wait_for_end()
     assert operation["status"] == "Completed", operation
-    seconds = time.monotonic() - began
+    seconds = CLOCK.monotonic() - began
     approved = cloud.said(VM, guest.APPROVED)[before.approved :]
     assert approved, f"{what} was not approved from inside"
     assert approved[0][1] in operation["events"], (approved, operation)

@@ -167,7 +167,8 @@ class DriverTable(Body):
         Seconds, Meta(description="of `libvirt`: so long a guest is asked to end, then destroyed")
     ] = 60.0
     look_every_seconds: Annotated[
-        Seconds, Meta(description="of `libvirt`: machines are looked at so often, and at every event")
+        Seconds,
+        Meta(description="of `libvirt`: machines are looked at so often, and at every event"),
     ] = 10.0
     unreachable_after_seconds: Annotated[
         Seconds, Meta(description="of `libvirt`: a node so long away is reported unreachable")
@@ -211,7 +212,6 @@ class DriverTable(Body):
         own = {key: getattr(self, key) for key in self.__struct_fields__ if key in _COMMAND_KEYS}
         directory = Path(self.state_directory) if self.state_directory else None
         return CommandSettings(**{**own, "state_directory": directory})
-
 
     @property
     def libvirt(self) -> LibvirtSettings:

@@ -7,7 +7,7 @@ from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.drivers.driver import Found, Survey, Watching
 from fairnotice.engine import Fleet, Refusal
-from fairnotice.engine.commands import ReportReachable, ReportVm
+from fairnotice.engine.commands import Command, ReportReachable, ReportVm
 from fairnotice.errors import LeadLost, Unavailable
 from fairnotice.model import Vm
 from fairnotice.words import NodeHealth, Power
@@ -55,7 +55,8 @@ class Watchman:
             for name, vm in before.items()
             if fleet.vms.get(name) == vm and name not in fleet.impact_on_vm
         }
-        for command in (*_reachable(fleet, survey), *self._differences(still, survey)):
+        commands: list[Command] = [*_reachable(fleet, survey), *self._differences(still, survey)]
+        for command in commands:
             answer = await self._conductor.submit(command)
             if isinstance(answer, Refusal):
                 self._say(str(answer))

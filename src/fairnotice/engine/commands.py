@@ -149,11 +149,6 @@ class ReportVm:
     node: str | None = None
     power: Power | None = None
 
-    @property
-    def running(self) -> bool:
-        """Whether it runs."""
-        return self.power is Power.RUNNING
-
 
 # ---- Rollouts (rule 22) ----
 

@@ -1,1 +1,1 @@
-"""Machines that libvirt runs. docs/guides/libvirt.md says how, docs/decisions/0018-libvirt.md why."""
+"""Machines that libvirt runs: docs/guides/libvirt.md; why so: docs/decisions/0018-libvirt.md."""

@@ -1,8 +1,8 @@
 """What each impact is on libvirt: step by step, each step decided by what is found.
 
 Whoever begins an impact and whoever finds it half done after a crash walk the same steps. So each
-step is chosen by the phase that is written on the domain and by the domain's state, and what must not
-happen twice leaves a trace in that state before the phase is written:
+step is chosen by the phase that is written on the domain and by the domain's state, and what must
+not happen twice leaves a trace in that state before the phase is written:
 
 - A freeze is begun, then its domain is paused, then it is `frozen`. Running and `frozen`: it was
   resumed. Running and begun: it was not paused yet. Paused: it is resumed when its time has come.
@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -45,7 +46,7 @@ _KIB = 1024
 _GONE = "Domain not found"
 
 
-class Failed(Exception):  # noqa: N818 - it never leaves this room
+class Failed(Exception):
     """The impact has failed, and why."""
 
 
@@ -124,7 +125,7 @@ class Deed:
     async def _act(self, host: Host, call: Callable[[], Any]) -> None:
         """Do something to a machine, unless another control plane leads by now."""
         await host.meet(self.record.epoch)
-        await call()  # type: ignore[misc]
+        await call()
 
     async def _wait(self, until: datetime, is_so: Callable[[], Any]) -> bool:
         """Look again and again whether it is so, until that instant."""
@@ -256,14 +257,14 @@ class Deed:
         sight = await self._hosts[source].look(self.record.vm)
         if sight is None or not sight.active:
             return True
-        kind: int = (await self._hosts[source].on(sight.domain, lambda domain: domain.jobInfo()))[0]
-        return kind != libvirt.VIR_DOMAIN_JOB_NONE
+        kind = (await self._hosts[source].on(sight.domain, lambda domain: domain.jobInfo()))[0]
+        return bool(kind != libvirt.VIR_DOMAIN_JOB_NONE)
 
     async def _arrived(self) -> bool:
         places = await self._places()
         there = places.get(self.record.target)
         running = there is not None and there.state == libvirt.VIR_DOMAIN_RUNNING
-        return running and len(places) == 1
+        return bool(running) and len(places) == 1
 
     # ---- Off and on ----
 
@@ -315,7 +316,7 @@ class Deed:
                 continue
             with suppress(Trouble):
                 await self._call(host, sight, lambda domain: domain.shutdown())
-            if not await self._wait(limit, lambda host=host: self._is_off(host)):
+            if not await self._wait(limit, partial(self._is_off, host)):
                 await self._destroy(host, sight)
 
     async def _destroy(self, host: Host, sight: Sight) -> None:
@@ -360,8 +361,8 @@ class Deed:
 
     async def _definition(self) -> str:
         """The domain as it is defined; as it was last seen, if its node is gone."""
+        flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_INACTIVE
         for name, sight in (await self._places()).items():
-            flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_INACTIVE
             return str(
                 await self._hosts[name].on(sight.domain, lambda domain: domain.XMLDesc(flags))
             )
@@ -406,7 +407,7 @@ def _must_run(sight: Sight) -> None:
 
 
 def _memory_kib(xml: str) -> int:
-    """libvirt always writes it in KiB."""
+    """Libvirt always writes it in KiB."""
     return int(ET.fromstring(xml).findtext("memory", "0"))  # noqa: S314 - libvirtd wrote it
 
 

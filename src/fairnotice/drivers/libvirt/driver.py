@@ -58,9 +58,7 @@ class LibvirtDriver:
         if all(address.uri.startswith("test:") for address in settings.nodes.values()):
             # libvirt's own test driver has no migration.
             kinds.discard(ImpactKind.MIGRATE)
-        self._capabilities = Capabilities(
-            "libvirt", frozenset(kinds), answers=True, discovers=True
-        )
+        self._capabilities = Capabilities("libvirt", frozenset(kinds), answers=True, discovers=True)
 
     # ---- The port ----
 
@@ -90,7 +88,7 @@ class LibvirtDriver:
             return Report(Outcome.NOT_BEGUN)
         if record.ended:
             return record.report
-        self._begin(key, self._carry_on(record._replace(epoch=epoch)))
+        _ = self._begin(key, self._carry_on(record._replace(epoch=epoch)))
         return Report(Outcome.UNDER_WAY)
 
     async def discover(self, epoch: int) -> tuple[Found, ...]:
@@ -138,7 +136,7 @@ class LibvirtDriver:
             reached.append(name)
             for sight in sights:
                 self._add(found, name, sight)
-                await self._resume_forgotten(sight, epoch)
+                self._resume_forgotten(sight, epoch)
         return Survey(
             found=tuple(sorted(found.values())),
             reached=frozenset(reached),
@@ -174,13 +172,13 @@ class LibvirtDriver:
             place = None if sight.given_up and not sight.active else node
             found[sight.vm] = Found(sight.vm, place, sight.power)
 
-    async def _resume_forgotten(self, sight: Sight, epoch: int) -> None:
+    def _resume_forgotten(self, sight: Sight, epoch: int) -> None:
         """One that somebody has frozen who is gone, and that nobody asks for: carried on."""
         for record in sight.records:
-            if not record.ended and record.kind is ImpactKind.FREEZE and sight.paused:
-                if record.key not in self._deeds:
-                    log.warning("%s was frozen by a control plane that is gone", sight.vm)
-                    self._begin(record.key, self._carry_on(record._replace(epoch=epoch)))
+            left = not record.ended and record.kind is ImpactKind.FREEZE and sight.paused
+            if left and record.key not in self._deeds:
+                log.warning("%s was frozen by a control plane that is gone", sight.vm)
+                _ = self._begin(record.key, self._carry_on(record._replace(epoch=epoch)))
 
     # ---- Impacts ----
 
@@ -265,7 +263,7 @@ class LibvirtDriver:
             raise Unavailable(str(lost)) from lost
 
     async def _places(self, vm: str) -> dict[str, Sight]:
-        """Where this VM has a domain; Unavailable where none is found and not all could be asked."""
+        """Where this VM has a domain; Unavailable where none is, and not all could be asked."""
         found, lost = {}, None
         for name, host in self._hosts.items():
             try:

@@ -91,7 +91,5 @@ class Happenings:
         self._last[happening] = now
         if happening.what == REBOOTED and repeated:
             return
-        self._last = {
-            one: at for one, at in self._last.items() if now - at < SAME_WITHIN_SECONDS
-        }
+        self._last = {one: at for one, at in self._last.items() if now - at < SAME_WITHIN_SECONDS}
         self._tell(happening)

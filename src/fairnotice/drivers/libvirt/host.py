@@ -65,7 +65,7 @@ class Sight(NamedTuple):
     @property
     def paused(self) -> bool:
         """Whether nothing runs in it."""
-        return self.state == libvirt.VIR_DOMAIN_PAUSED
+        return bool(self.state == libvirt.VIR_DOMAIN_PAUSED)
 
     @property
     def records(self) -> list[Record]:

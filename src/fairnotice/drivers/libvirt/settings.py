@@ -40,7 +40,9 @@ class LibvirtSettings:
             raise UsageError("nodes is empty: give the URI of a libvirtd by the name of its node.")
         for name, address in self.nodes.items():
             if not name or not urlsplit(address.uri).scheme:
-                raise UsageError(f"nodes.{name} is {address.uri!r}: give a URI, qemu+tls://…/system.")
+                raise UsageError(
+                    f"nodes.{name} is {address.uri!r}: give a URI, qemu+tls://…/system."
+                )
         uris = [address.uri for address in self.nodes.values()]
         if len(set(uris)) < len(uris):
             raise UsageError("nodes names one libvirtd twice: two nodes are two.")
