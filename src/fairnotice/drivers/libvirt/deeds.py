@@ -174,6 +174,15 @@ class Deed:
         if sight.paused:
             raise Failed(f"{sight.domain} could not be resumed")
 
+    async def thaw(self) -> None:
+        """We end in the middle of a pause: its rest is not worth a VM that waits for us."""
+        if self.record.kind is not ImpactKind.FREEZE:
+            return
+        host, sight = await self._place()
+        if sight.paused:
+            await self._write(phase=records.FROZEN)
+            await host.on(sight.domain, lambda domain: domain.resume())
+
     def _paused_by_us(self, sight: Sight) -> bool:
         """Whether this impact had begun when it was paused: its record is on the domain."""
         return any(one.key == self.record.key for one in sight.records)

@@ -234,16 +234,9 @@ class LibvirtDriver:
         try:
             return await deed.carry_out()
         except asyncio.CancelledError:
-            if record.kind is ImpactKind.FREEZE:
-                await self._thaw(record.vm)
+            with suppress(Trouble, Unavailable):
+                await deed.thaw()
             raise
-
-    async def _thaw(self, vm: str) -> None:
-        """We end in the middle of a pause: its rest is not worth a VM that waits for us."""
-        for name, sight in (await self._places(vm)).items():
-            if sight.paused:
-                with suppress(Trouble, Unavailable):
-                    await self._hosts[name].on(sight.domain, lambda domain: domain.resume())
 
     # ---- Looking ----
 
