@@ -215,7 +215,7 @@ def test_a_reboot_that_is_told_three_times_is_heard_once():
     for _ in range(3):
         happenings.heard(reboot)
     assert heard == [reboot]
-    clock.advance(SAME_WITHIN_SECONDS + 1)
+    clock.advance(seconds=SAME_WITHIN_SECONDS + 1)
     happenings.heard(reboot)
     assert heard == [reboot, reboot]
 
