@@ -50,6 +50,12 @@ def states(nodes):
     }
 
 
+async def becomes(nodes, wanted):
+    """Wait until the VM is there, and so."""
+    while states(nodes) != wanted:  # noqa: ASYNC110 - libvirt is asked, it does not tell
+        await asyncio.sleep(0.01)
+
+
 AFTERWARDS = {
     ImpactKind.FREEZE: {"n1": RUNNING},
     ImpactKind.REBOOT: {"n1": RUNNING},
@@ -97,14 +103,13 @@ def test_a_freeze_that_nobody_asks_for_is_ended_by_whoever_looks_next(nodes):
 
     async def story():
         first = nodes.driver()
-        frozen = asyncio.create_task(first.impact(order(ImpactKind.FREEZE)._replace(
-            duration_seconds=1), 1))
-        while states(nodes) != {"n1": libvirt.VIR_DOMAIN_PAUSED}:
-            await asyncio.sleep(0.01)
+        frozen = asyncio.create_task(
+            first.impact(order(ImpactKind.FREEZE)._replace(duration_seconds=1), 1)
+        )
+        await becomes(nodes, {"n1": libvirt.VIR_DOMAIN_PAUSED})
         later = nodes.driver()
         await later.survey(2)
-        while states(nodes) != {"n1": RUNNING}:
-            await asyncio.sleep(0.01)
+        await becomes(nodes, {"n1": RUNNING})
         report = await ended(later, "op/vm", 2)
         await asyncio.gather(frozen, return_exceptions=True)
         await later.close()
@@ -121,8 +126,7 @@ def test_an_end_in_the_middle_of_a_freeze_lets_the_vm_go(nodes):
         driver = nodes.driver()
         long = order(ImpactKind.FREEZE)._replace(duration_seconds=600)
         frozen = asyncio.create_task(driver.impact(long, 1))
-        while states(nodes) != {"n1": libvirt.VIR_DOMAIN_PAUSED}:
-            await asyncio.sleep(0.01)
+        await becomes(nodes, {"n1": libvirt.VIR_DOMAIN_PAUSED})
         await driver.close()
         await asyncio.gather(frozen, return_exceptions=True)
         later = nodes.driver()

@@ -1,6 +1,5 @@
 """Rules 12, 14 and 20: VMs that a driver finds in another state, or not at all."""
 
-
 import pytest
 
 from fairnotice.engine import commands as ask

@@ -33,6 +33,7 @@ def add(subparsers: Subparsers) -> None:
         "fairnotice libvirt label web-0                      # as it is now",
         "fairnotice libvirt label web-0 availability_set=web update_domain=0",
         "fairnotice libvirt label web-0 addresses='10.0.0.4 10.0.0.5' ephemeral_disks=vdb",
+        "fairnotice libvirt label web-0 zone=1 --connect qemu+ssh://node-0/system",
         "fairnotice libvirt label web-0 --remove",
     )
     label = alone(commands, "label", _label, "say of a domain which VM it is", lines)
