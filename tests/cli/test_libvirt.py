@@ -1,10 +1,12 @@
 """`fairnotice libvirt`, and libvirt in the file of `serve`; on libvirt's own test driver."""
 
+import os
 import tomllib
 
 import pytest
 
-pytest.importorskip("libvirt")
+if "CI" not in os.environ:
+    pytest.importorskip("libvirt")
 
 from fairnotice.cli.libvirt import fleet_of
 from fairnotice.cli.main import main
