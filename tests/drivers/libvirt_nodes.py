@@ -36,6 +36,8 @@ class Counted:
         self.real, self.node = real, node
 
     def __getattr__(self, name):
+        if self.node.away:
+            return self._away(name)
         attribute = getattr(self.real, name)
         if name in ("lookupByName", "defineXML"):
             return lambda *given: Counted(attribute(*given), self.node)
@@ -46,6 +48,14 @@ class Counted:
         if name in COUNTED:
             return self._counting(name, attribute)
         return attribute
+
+    def _away(self, name):
+        def call(*_):
+            if name == "isAlive":
+                return False
+            raise libvirt.libvirtError("the node is away")
+
+        return call
 
     def _counting(self, name, attribute):
         def call(*given):

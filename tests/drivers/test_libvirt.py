@@ -155,6 +155,23 @@ def test_a_redeploy_leaves_ephemeral_disks_behind(nodes):
     assert "op%2Fvm" in xml
 
 
+def test_a_vm_of_a_node_that_failed_is_started_elsewhere_as_it_was_last_seen(nodes):
+    """Its node answers nobody, and an operator has said that it is surely down."""
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        nodes["n1"].away = True
+        report = await driver.impact(order(ImpactKind.REDEPLOY), 1)
+        with pytest.raises(Unavailable):
+            await driver.outcome("op/stranger", 1)
+        await driver.close()
+        return report
+
+    assert asyncio.run(story()).outcome is Outcome.DONE
+    assert nodes["n2"].connection.lookupByName("vm").state()[0] == RUNNING
+
+
 @pytest.mark.parametrize("target", ["nowhere", None])
 def test_a_redeploy_with_nowhere_to_go_is_refused_before_anything_is_touched(nodes, target):
     """The VM runs on where it is."""
