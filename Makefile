@@ -71,7 +71,7 @@ soak: install ## the long repeats: ten times the seeds, fresh chance, 700 kills
 	$(PY) -m tests.metadata.fuzz_requests -max_total_time=$(FUZZ_SECONDS)
 
 demo-vms: install ## a real VM through every impact, on two nodes of libvirt; as root (1 min)
-	@scripts/test-tools
+	@scripts/vm-tools
 	@$(PY) -m tests.vms
 
 diagram: install ## draw docs/reference/states.md from engine/transitions.py

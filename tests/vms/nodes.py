@@ -72,7 +72,7 @@ def missing() -> str:
     try:
         import libvirt  # noqa: F401, PLC0415
     except ImportError:
-        return "VMs need libvirt-python in this environment: scripts/test-tools installs it."
+        return "VMs need libvirt-python in this environment: scripts/vm-tools installs it."
     return ""
 
 
