@@ -15,7 +15,7 @@ endif
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install anew up check format test bench simulate soak diagram reference picture lock clean
+.PHONY: help install anew up check format test bench simulate soak demo-vms diagram reference picture lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ soak: install ## the long repeats: ten times the seeds, fresh chance, 700 kills
 	$(PY) -m tests.load --seconds 300
 	API_EXAMPLES=150 $(PY) -m pytest tests/control/test_openapi.py
 	$(PY) -m tests.metadata.fuzz_requests -max_total_time=$(FUZZ_SECONDS)
+
+demo-vms: install ## a real VM through every impact, on two nodes of libvirt; as root (1 min)
+	@scripts/vm-tools
+	@$(PY) -m tests.vms
 
 diagram: install ## draw docs/reference/states.md from engine/transitions.py
 	$(PY) scripts/diagram.py

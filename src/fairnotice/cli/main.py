@@ -37,6 +37,7 @@ GROUPS = {
     "vm": Group("fairnotice.cli.vm", "VMs: look, restart, redeploy, evict, stop …"),
     "scale-set": Group("fairnotice.cli.scale_set", "scale sets: look, scale in, terminate notice"),
     "node": Group("fairnotice.cli.node", "nodes: look, maintain, migrate, repair, evacuate …"),
+    "libvirt": Group("fairnotice.cli.libvirt", "libvirt: label domains, make a fleet of them"),
     "rollout": Group("fairnotice.cli.rollout", "the same operation on many nodes, in order"),
     "operation": Group("fairnotice.cli.operation", "operations, announced or not: look, cancel"),
     "event": Group("fairnotice.cli.event", "events: look, approve, postpone, cancel, watch"),

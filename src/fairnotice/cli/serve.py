@@ -172,6 +172,11 @@ def _cluster(config: ServeConfig, url: str) -> Cluster | None:
 def _driver(config: ServeConfig, url: str, clock: Clock) -> Driver:
     if config.driver.kind == "command":
         return CommandDriver(config.driver.command, clock)
+    if config.driver.kind == "libvirt":
+        # Only here: it needs libvirt's library.
+        from fairnotice.drivers.libvirt.driver import LibvirtDriver  # noqa: PLC0415
+
+        return LibvirtDriver(config.driver.libvirt, clock)
     log.warning("driver.kind is simulated: no machine is touched")
     file = sqlite_file(url)
     return SimulatedDriver(clock, path=None if file is None else machines_beside(file))

@@ -62,7 +62,7 @@ def _forgets(config: ServeConfig) -> Iterator[str]:
             "driver.kind is simulated, and there is a `[cluster]`: each control plane has machines "
             "of its own, so after a takeover nobody knows what was done to them."
         )
-    elif not (driver.outcome or driver.state_directory):
+    elif driver.kind == "command" and not (driver.outcome or driver.state_directory):
         yield (
             "driver has neither `outcome` nor a `state_directory`, and there is a `[cluster]`: "
             "after a takeover nobody knows what became of an impact that another has begun."

@@ -6,6 +6,8 @@ The shapes below are the file: a table each, a key each. docs/reference/serve.md
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -19,6 +21,7 @@ from fairnotice.control.running import Place
 from fairnotice.control.shapes import Body
 from fairnotice.control.toml_tables import converted, parsed
 from fairnotice.drivers.command.settings import CommandSettings
+from fairnotice.drivers.libvirt.settings import LibvirtSettings, NodeAddress
 from fairnotice.errors import UsageError
 from fairnotice.metadata.rate import BURST, Rate, rate_of
 from fairnotice.metadata.worker import FIRST_ANSWER_DELAY_SECONDS_MAX
@@ -29,6 +32,17 @@ DAYS_MAX = 36_500
 Days = Annotated[int, Meta(ge=1, le=DAYS_MAX)]
 Seconds = Annotated[float, Meta(gt=0, le=1e9)]
 _COMMAND = CommandSettings()
+_COMMAND_KEYS = frozenset(one.name for one in fields(CommandSettings))
+# What the other drivers do not take.
+_LIBVIRT_KEYS = frozenset(
+    {
+        "nodes",
+        "reboot_limit_seconds",
+        "shutdown_limit_seconds",
+        "look_every_seconds",
+        "unreachable_after_seconds",
+    }
+)
 
 
 class StoreTable(Body):
@@ -124,13 +138,41 @@ class MetadataTable(Body):
         return None if self.rate_limit == "off" else rate_of(float(self.rate_limit), BURST)
 
 
+class LibvirtNode(Body):
+    """A node of the libvirt driver that needs more than a URI."""
+
+    uri: str
+    peer_uri: str = ""
+    migrate_uri: str = ""
+
+
 class DriverTable(Body):
     """`[driver]`: what touches machines. [What its commands are given](driver-commands.md)."""
 
     kind: Annotated[
-        Literal["command", "simulated"],
-        Meta(description="the operator's own command lines, or machines that exist only here"),
+        Literal["command", "libvirt", "simulated"],
+        Meta(
+            description="the operator's own command lines, [libvirt](libvirt.md), or machines that "
+            "exist only here"
+        ),
     ] = "simulated"
+    nodes: Annotated[
+        dict[str, str | LibvirtNode],
+        Meta(description="of `libvirt`: a URI by node: `node-0 = 'qemu+tls://node-0/system'`"),
+    ] = field(default_factory=dict)
+    reboot_limit_seconds: Annotated[
+        Seconds, Meta(description="of `libvirt`: so long a guest is asked to reboot, then reset")
+    ] = 60.0
+    shutdown_limit_seconds: Annotated[
+        Seconds, Meta(description="of `libvirt`: so long a guest is asked to end, then destroyed")
+    ] = 60.0
+    look_every_seconds: Annotated[
+        Seconds,
+        Meta(description="of `libvirt`: machines are looked at so often, and at every event"),
+    ] = 10.0
+    unreachable_after_seconds: Annotated[
+        Seconds, Meta(description="of `libvirt`: a node so long away is reported unreachable")
+    ] = 15.0
     commands: Annotated[
         dict[ImpactKind, list[str]],
         Meta(description="a list of words by impact: `reboot = ['/opt/cloud/reboot']`"),
@@ -167,9 +209,30 @@ class DriverTable(Body):
     @property
     def command(self) -> CommandSettings:
         """The same as the driver takes it; UsageError where it cannot be."""
-        own = {key: getattr(self, key) for key in self.__struct_fields__ if key != "kind"}
+        own = {key: getattr(self, key) for key in self.__struct_fields__ if key in _COMMAND_KEYS}
         directory = Path(self.state_directory) if self.state_directory else None
         return CommandSettings(**{**own, "state_directory": directory})
+
+    @property
+    def libvirt(self) -> LibvirtSettings:
+        """The same for the libvirt driver; UsageError where it cannot be."""
+        own = {key: getattr(self, key) for key in _LIBVIRT_KEYS}
+        nodes = {
+            name: NodeAddress(one)
+            if isinstance(one, str)
+            else NodeAddress(one.uri, one.peer_uri, one.migrate_uri)
+            for name, one in self.nodes.items()
+        }
+        return LibvirtSettings(**{**own, "nodes": nodes, "kept_days": self.kept_days})
+
+    def given(self) -> frozenset[str]:
+        """The keys that are not as they would be without the file."""
+        nothing = DriverTable()
+        return frozenset(
+            key
+            for key in self.__struct_fields__
+            if key != "kind" and getattr(self, key) != getattr(nothing, key)
+        )
 
 
 class LogTable(Body):
@@ -341,9 +404,17 @@ def _commands_are_there(config: ServeConfig) -> None:
     driver = config.driver
     if driver.kind == "simulated":
         if driver != DriverTable():
+            meant = "libvirt" if driver.given() <= _LIBVIRT_KEYS else "command"
             raise UsageError(
-                "driver: simulated machines take no keys; is `kind = 'command'` meant?"
+                f"driver: simulated machines take no keys; is `kind = '{meant}'` meant?"
             )
+        return
+    taken = _COMMAND_KEYS if driver.kind == "command" else _LIBVIRT_KEYS | {"kept_days"}
+    odd = sorted(driver.given() - taken)
+    if odd:
+        raise UsageError(f"driver.{odd[0]} is not for `kind = '{driver.kind}'`")
+    if driver.kind == "libvirt":
+        _libvirt_fits(driver)
         return
     checked = driver.command
     lines = (*checked.commands.values(), checked.outcome, checked.discover)
@@ -351,6 +422,19 @@ def _commands_are_there(config: ServeConfig) -> None:
     if missing:
         said = (f"driver: {program} is no program that may be run" for program in missing)
         raise UsageError("\n".join(dict.fromkeys(said)))
+
+
+def _libvirt_fits(driver: DriverTable) -> None:
+    try:
+        checked = driver.libvirt
+    except UsageError as error:
+        raise UsageError(f"driver.{error}") from error
+    assert checked.nodes
+    if find_spec("libvirt") is None:
+        raise UsageError(
+            "driver.kind is libvirt, and libvirt-python is not installed: "
+            "pip install 'fairnotice[libvirt]'"
+        )
 
 
 def _may_be_run(program: str) -> bool:

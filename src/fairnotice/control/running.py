@@ -27,7 +27,8 @@ from fairnotice.control.passing_on import Cluster, PassingOn
 from fairnotice.control.service import Service
 from fairnotice.control.serving import Serving
 from fairnotice.control.shapes import Health
-from fairnotice.drivers.driver import Driver
+from fairnotice.control.watching import Watchman
+from fairnotice.drivers.driver import Driver, Watching
 from fairnotice.engine import DEV, Timing
 from fairnotice.errors import UsageError
 from fairnotice.metadata.identity import Door
@@ -177,6 +178,9 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
             await stack.enter_async_context(
                 run.auth.loops.beside(certificates=entrance.certificates.watching)
             )
+        if isinstance(plan.driver, Watching):
+            watchman = Watchman(conductor, plan.driver, plan.clock)
+            await stack.enter_async_context(run.auth.loops.beside(machines=watchman.watching))
         if plan.auth:
             await stack.enter_async_context(run.auth.on_duty())
         fronts = plan.fronts(run)

@@ -6,7 +6,7 @@ Every call carries the epoch of the control plane that makes it; the highest one
 impact happens, and an older one is refused there with errors.LeadLost.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from fairnotice.words import ImpactKind, Outcome, Power
 
@@ -54,6 +54,17 @@ class Found(NamedTuple):
     power: Power
 
 
+class Survey(NamedTuple):
+    """All machines as the driver sees them at this moment."""
+
+    found: tuple[Found, ...]
+    # The nodes that were asked, and those that cannot be reached, and could not for a while.
+    reached: frozenset[str]
+    away: frozenset[str]
+    # Whether every node was asked: only then one that was not found is gone.
+    whole: bool
+
+
 class Driver(Protocol):
     """What carries out impacts."""
 
@@ -88,4 +99,17 @@ class Driver(Protocol):
 
     async def close(self) -> None:
         """Let go of everything; impacts that are under way go on where they can."""
+        ...
+
+
+@runtime_checkable
+class Watching(Protocol):
+    """A driver that sees what happens to machines without its doing."""
+
+    async def survey(self, epoch: int) -> Survey:
+        """What there is now. Raises errors.LeadLost to an older epoch."""
+        ...
+
+    async def news(self) -> None:
+        """Return when it may be worth another look."""
         ...

@@ -12,6 +12,7 @@ from fairnotice.words import (
     Network,
     OperationKind,
     Outcome,
+    Power,
     Priority,
     Risk,
 )
@@ -137,6 +138,16 @@ class ReportReachable:
 
     node: str
     reachable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportVm:
+    """A driver has found this VM elsewhere, or in another state, than is recorded."""
+
+    vm: str
+    # None where it has no place; and no power where it is gone for good.
+    node: str | None = None
+    power: Power | None = None
 
 
 # ---- Rollouts (rule 22) ----
@@ -439,6 +450,7 @@ Command = (
     | PredictFailure
     | FailNode
     | ReportReachable
+    | ReportVm
     | StartRollout
     | Steering
     | Keyed

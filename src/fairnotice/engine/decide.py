@@ -19,6 +19,7 @@ from fairnotice.engine import (
     rollout,
     rollout_commands,
     rollout_nodes,
+    sightings,
     users,
 )
 from fairnotice.engine.answers import Accepted, Decision, Forecast
@@ -209,6 +210,7 @@ HANDLERS: dict[type, Callable[[Draft, Any], Accepted | Forecast]] = {
     commands.Cordon: nodes.cordon,
     commands.Uncordon: nodes.uncordon,
     commands.ReportReachable: nodes.report_reachable,
+    commands.ReportVm: sightings.report_vm,
     commands.StartRollout: _start_rollout,
     commands.PauseRollout: rollout_commands.pause_rollout,
     commands.ResumeRollout: rollout_commands.resume_rollout,

@@ -1,0 +1,159 @@
+"""`fairnotice libvirt`: say of domains which VMs they are, and make a fleet file of them."""
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from fairnotice.cli import exits, shown
+from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.parsing import Subparsers, alone, group
+from fairnotice.cli.serve import FILE
+from fairnotice.cli.serve_config import read
+from fairnotice.clock import SystemClock
+from fairnotice.control.fleet_body import FleetBody, NodeBody, ScaleSetBody, SetBody, VmBody
+from fairnotice.control.fleet_files import to_toml
+from fairnotice.drivers.libvirt import labels
+from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.errors import UsageError
+
+DEFAULT_URI = "qemu:///system"
+Labeled = tuple[tuple[str, str, Label], ...]
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the group."""
+    lines: tuple[str, ...] = (
+        "fairnotice libvirt label web-0 availability_set=web update_domain=0",
+        "fairnotice libvirt fleet > fleet.toml",
+    )
+    summary = "label domains of libvirt, and make a fleet of those that are"
+    commands = group(subparsers, "libvirt", summary, lines)
+    lines = (
+        "fairnotice libvirt label web-0                      # as it is now",
+        "fairnotice libvirt label web-0 availability_set=web update_domain=0",
+        "fairnotice libvirt label web-0 addresses='10.0.0.4 10.0.0.5' ephemeral_disks=vdb",
+        "fairnotice libvirt label web-0 zone=1 --connect qemu+ssh://node-0/system",
+        "fairnotice libvirt label web-0 --remove",
+    )
+    label = alone(commands, "label", _label, "say of a domain which VM it is", lines)
+    label.add_argument("domain", metavar="DOMAIN", help="the domain, by its name")
+    label.add_argument("fields", metavar="FIELD=VALUE", nargs="*", help=", ".join(labels.FIELDS))
+    label.add_argument("--connect", metavar="URI", default=DEFAULT_URI, help=f"{DEFAULT_URI}")
+    label.add_argument("--remove", action="store_true", help="it is no VM of a fleet")
+    lines = ("fairnotice libvirt fleet > fleet.toml && fairnotice fleet apply fleet.toml",)
+    fleet = alone(commands, "fleet", _fleet, "a fleet file of all domains that are labeled", lines)
+    fleet.add_argument("--config", metavar="FILE", default=FILE, help=f"default {FILE}")
+
+
+def _label(options: argparse.Namespace) -> int:
+    domain, host, libvirt = _domain(options.connect, options.domain)
+    fields = dict(_field(text) for text in options.fields)
+    if options.remove and fields:
+        raise UsageError("Give fields, or --remove.")
+    try:
+        now = labels.label_in(domain.XMLDesc(0))
+        if options.remove:
+            host.set_label(domain, None)
+            print(f"{options.domain} is no VM of a fleet any more.")
+            return exits.DONE
+        if fields or now is None:
+            now = labels.label_of({**_fields(now), **fields})
+            host.set_label(domain, now)
+    except libvirt.libvirtError as error:
+        raise CommandFailed(f"libvirt refuses it: {error}.") from error
+    shown.facts(options.domain, [(name, text) for name, text in _fields(now).items()])
+    return exits.DONE
+
+
+def _fields(label: Label | None) -> dict[str, str]:
+    if label is None:
+        return {}
+    return {
+        name: " ".join(value) if isinstance(value, tuple) else str(value)
+        for name, value in label._asdict().items()
+        if value != Label._field_defaults[name]
+    }
+
+
+def _field(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise UsageError(f"{text!r} is no FIELD=VALUE: {', '.join(labels.FIELDS)}.")
+    return name, value
+
+
+def _domain(uri: str, name: str) -> tuple[Any, Any, Any]:
+    """The domain; and what is there only where libvirt's library is."""
+    import libvirt  # noqa: PLC0415
+
+    from fairnotice.drivers.libvirt import host  # noqa: PLC0415
+
+    libvirt.registerErrorHandler(lambda *_: None, None)
+    try:
+        return libvirt.open(uri).lookupByName(name), host, libvirt
+    except libvirt.libvirtError as error:
+        raise CommandFailed(f"{uri} does not give {name}: {error}.") from error
+
+
+# ---- A fleet of them ----
+
+
+def _fleet(options: argparse.Namespace) -> int:
+    config = read(Path(options.config))
+    if config.driver.kind != "libvirt":
+        raise UsageError(f"{options.config}: driver.kind is {config.driver.kind}, not libvirt")
+    labeled = asyncio.run(_labeled(config.driver.libvirt))
+    print(to_toml(fleet_of(tuple(config.driver.nodes), labeled)), end="")
+    return exits.DONE
+
+
+async def _labeled(settings: Any) -> Labeled:  # noqa: ANN401 - of a room that may not be imported here
+    from fairnotice.drivers.libvirt.driver import LibvirtDriver  # noqa: PLC0415
+
+    driver = LibvirtDriver(settings, SystemClock())
+    try:
+        found = await driver.labels()
+    finally:
+        await driver.close()
+    return tuple((one.vm, one.node or "", label) for one, label in found)
+
+
+def fleet_of(nodes: tuple[str, ...], labeled: Labeled) -> FleetBody:
+    """What a fleet file declares: every node, every set that a label names, every VM."""
+    sets = sorted({label.availability_set for *_, label in labeled} - {""})
+    services = sorted({label.cloud_service for *_, label in labeled} - {""})
+    groups: dict[str, int] = {}
+    for *_, label in labeled:
+        if label.scale_set:
+            most = max(groups.get(label.scale_set, 1), label.placement_group + 1)
+            groups[label.scale_set] = most
+    return FleetBody(
+        # Each a fault domain of its own: what else they share nobody here knows.
+        node=[NodeBody(name=name, fault_domain=at) for at, name in enumerate(nodes)],
+        availability_set=[SetBody(name=name) for name in sets],
+        cloud_service=[SetBody(name=name) for name in services],
+        scale_set=[
+            ScaleSetBody(name=name, placement_groups=groups[name]) for name in sorted(groups)
+        ],
+        vm=[_vm(vm, node, label) for vm, node, label in sorted(labeled)],
+    )
+
+
+def _vm(vm: str, node: str, label: Label) -> VmBody:
+    spec = label.spec(vm, node)
+    return VmBody(
+        name=vm,
+        node=spec.node or None,
+        availability_set=spec.availability_set,
+        scale_set=spec.scale_set,
+        cloud_service=spec.cloud_service,
+        placement_group=spec.placement_group,
+        update_domain=spec.update_domain,
+        addresses=list(spec.addresses),
+        network=spec.network,
+        zone=spec.zone,
+        priority=spec.priority,
+        eviction_policy=spec.eviction_policy,
+        resource_group=spec.resource_group,
+    )

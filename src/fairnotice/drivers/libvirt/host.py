@@ -1,0 +1,302 @@
+"""One node: its libvirtd, connected to when it is needed and again when it was lost.
+
+libvirt's calls block, so each is made in a thread. What a control plane must not be wrong about is
+kept on the node itself, in the metadata of domains: of the VM's own, and of one that is never
+started, the ledger, which holds the highest epoch and the keys of VMs that are gone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+
+import libvirt
+
+from fairnotice.drivers.libvirt import labels, records
+from fairnotice.drivers.libvirt.happenings import Happenings, begin_events
+from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.drivers.libvirt.records import Record
+from fairnotice.drivers.libvirt.settings import NodeAddress
+from fairnotice.errors import FairnoticeError, LeadLost, Unavailable, UsageError
+from fairnotice.words import Power
+
+log = logging.getLogger(__name__)
+
+LEDGER = "fairnotice-ledger"
+_LEDGER_XML = """<domain type="{kind}"><name>{name}</name>
+<description>Never started: fairnotice remembers here. See docs/reference/libvirt.md.</description>
+<memory unit="MiB">1</memory><os><type>hvm</type></os></domain>"""
+KEEPALIVE_SECONDS = 5
+KEEPALIVE_COUNT = 3
+CONNECT_SECONDS = 10.0
+
+Answer = TypeVar("Answer")
+Connection = Any
+Domain = Any
+
+
+class Trouble(FairnoticeError):
+    """libvirt has refused something; the sentence is its own."""
+
+
+class Sight(NamedTuple):
+    """A domain as it is at this moment."""
+
+    vm: str
+    domain: str
+    label: Label
+    active: bool
+    # Another one each time that it is started; -1 while it is off.
+    number: int
+    persistent: bool
+    state: int
+    given_up: bool
+    xml: str
+
+    @property
+    def power(self) -> Power:
+        """As the law has it."""
+        if self.active:
+            return Power.RUNNING
+        return Power.DEALLOCATED if self.given_up else Power.STOPPED
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing runs in it."""
+        return bool(self.state == libvirt.VIR_DOMAIN_PAUSED)
+
+    @property
+    def records(self) -> list[Record]:
+        """What impacts have left on it."""
+        return records.records_in(self.xml)
+
+
+class Host:
+    """A node's libvirtd."""
+
+    def __init__(
+        self,
+        name: str,
+        address: NodeAddress,
+        happenings: Happenings,
+        open_connection: Callable[[str], Connection] = libvirt.open,
+    ) -> None:
+        self.name = name
+        self.address = address
+        self._happenings = happenings
+        self._open = open_connection
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    # ---- Asking ----
+
+    async def ask(self, call: Callable[[Connection], Answer]) -> Answer:
+        """What libvirt answers; Trouble where it refuses, Unavailable where nobody is there."""
+        connection = await self._connected()
+        try:
+            return await asyncio.to_thread(call, connection)
+        except libvirt.libvirtError as error:
+            said = str(error)
+            if not await asyncio.to_thread(_is_alive, connection):
+                self._lose(connection)
+                raise Unavailable(f"{self.name} was lost: {said}.") from error
+            raise Trouble(f"{self.name}: {said}") from error
+
+    async def _connected(self) -> Connection:
+        async with self._connecting:
+            if self._connection is None:
+                self._connection = await self._connect()
+            return self._connection
+
+    async def _connect(self) -> Connection:
+        begin_events()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                connection = await asyncio.to_thread(self._open, self.address.uri)
+        except (libvirt.libvirtError, TimeoutError) as error:
+            why = str(error) or f"no answer in {CONNECT_SECONDS:g} s"
+            raise Unavailable(f"{self.name} cannot be reached: {why}.") from error
+        with suppress(libvirt.libvirtError):
+            # The test driver is in this process, and needs none.
+            connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
+        self._happenings.follow(self.name, connection)
+        return connection
+
+    def _lose(self, connection: Connection) -> None:
+        if self._connection is connection:
+            self._connection = None
+
+    async def close(self) -> None:
+        """Let go of it."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(libvirt.libvirtError):
+                await asyncio.to_thread(connection.close)
+
+    # ---- The ledger ----
+
+    async def meet(self, epoch: int) -> None:
+        """LeadLost if a later epoch was here; else this one has been, from now on."""
+        highest = await self.ask(lambda connection: _raise_epoch(connection, epoch))
+        if highest > epoch:
+            raise LeadLost(f"Epoch {epoch} is over: {self.name} has seen {highest}.")
+
+    async def note(self, record: Record) -> None:
+        """Write an impact into the ledger: its domain is going to be gone."""
+        await self.ask(lambda connection: _write(_ledger(connection), record))
+
+    async def noted(self, key: str) -> Record | None:
+        """What the ledger has of this key."""
+        return await self.ask(lambda connection: _read(_ledger(connection), key))
+
+    async def forget(self, before: datetime) -> None:
+        """Take out of the ledger what began before that."""
+        await self.ask(lambda connection: _forget(_ledger(connection), before))
+
+    # ---- Domains ----
+
+    async def look(self, vm: str) -> Sight | None:
+        """The domain of this VM; None where it has none here."""
+        return await self.ask(lambda connection: _find(connection, vm))
+
+    async def look_at_all(self) -> list[Sight]:
+        """Every domain that is labeled."""
+        return await self.ask(_look_at_all)
+
+    async def write(self, sight: Sight, record: Record, kept: datetime | None = None) -> None:
+        """Leave this on the domain, running or not; what began before `kept` goes."""
+
+        def leave(connection: Connection) -> None:
+            domain = connection.lookupByName(sight.domain)
+            _write(domain, record)
+            if kept is not None:
+                _forget(domain, kept)
+
+        await self.ask(leave)
+
+    async def on(self, domain: str, call: Callable[[Domain], Answer]) -> Answer:
+        """What becomes of a call on a domain."""
+        return await self.ask(lambda connection: call(connection.lookupByName(domain)))
+
+
+def _is_alive(connection: Connection) -> bool:
+    try:
+        return bool(connection.isAlive())
+    except libvirt.libvirtError:
+        return False
+
+
+def _ledger(connection: Connection) -> Domain:
+    try:
+        return connection.lookupByName(LEDGER)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+            raise
+    kind = connection.getType().lower()
+    try:
+        return connection.defineXML(_LEDGER_XML.format(kind=kind, name=LEDGER))
+    except libvirt.libvirtError:
+        # Another control plane was faster.
+        return connection.lookupByName(LEDGER)
+
+
+def _raise_epoch(connection: Connection, epoch: int) -> int:
+    """The highest epoch; each has an element of its own, so that none is ever lowered."""
+    ledger = _ledger(connection)
+    seen = records.epochs_in(ledger.XMLDesc(0))
+    if epoch <= max(seen, default=-1):
+        return max(seen)
+    _set(ledger, f'<epoch number="{epoch}"/>', f"{records.EPOCH}{epoch}")
+    seen = records.epochs_in(ledger.XMLDesc(0))
+    for old in seen:
+        if old < max(seen):
+            with suppress(libvirt.libvirtError):
+                _set(ledger, None, f"{records.EPOCH}{old}")
+    return max(seen)
+
+
+def _write(domain: Domain, record: Record) -> None:
+    _set(domain, records.written(record), records.impact_uri(record.key))
+
+
+def _read(domain: Domain, key: str) -> Record | None:
+    return next((one for one in records.records_in(domain.XMLDesc(0)) if one.key == key), None)
+
+
+def _forget(domain: Domain, before: datetime) -> None:
+    for record in records.records_in(domain.XMLDesc(0)):
+        if record.begun_at < before:
+            with suppress(libvirt.libvirtError):
+                _set(domain, None, records.impact_uri(record.key))
+
+
+def _set(domain: Domain, element: str | None, uri: str) -> None:
+    """One element of a domain's metadata, as it is now and as it will be when it starts again."""
+    flags = libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0
+    if domain.isPersistent():
+        flags |= libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, element, records.PREFIX, uri, flags)
+
+
+def set_label(domain: Domain, label: Label | None) -> None:
+    """Say of a domain which VM it is; None takes it back."""
+    _set(domain, None if label is None else labels.written(label), labels.LABEL)
+
+
+def give_up_place(domain: Domain, *, given_up: bool) -> None:
+    """Say of a domain whether its place on the node is free for others."""
+    if not given_up and f'"{records.PLACE}"' not in domain.XMLDesc(0):
+        return
+    _set(domain, "<place given_up='yes'/>" if given_up else None, records.PLACE)
+
+
+def _find(connection: Connection, vm: str) -> Sight | None:
+    try:
+        found = _sight(connection.lookupByName(vm))
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+            raise
+        found = None
+    if found is not None and found.vm == vm:
+        return found
+    return next((one for one in _look_at_all(connection) if one.vm == vm), None)
+
+
+def _look_at_all(connection: Connection) -> list[Sight]:
+    seen = []
+    for domain in connection.listAllDomains(0):
+        try:
+            sight = _sight(domain)
+        except libvirt.libvirtError as error:
+            # It went away while we looked.
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise
+            continue
+        if sight is not None:
+            seen.append(sight)
+    return seen
+
+
+def _sight(domain: Domain) -> Sight | None:
+    xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
+    try:
+        label = labels.label_in(xml)
+    except UsageError as error:
+        log.warning("the label of domain %s is passed over: %s", domain.name(), error)
+        return None
+    if label is None:
+        return None
+    name = domain.name()
+    return Sight(
+        vm=label.name or name,
+        domain=name,
+        label=label,
+        active=bool(domain.isActive()),
+        number=domain.ID(),
+        persistent=bool(domain.isPersistent()),
+        state=domain.state(0)[0],
+        given_up=f'"{records.PLACE}"' in xml,
+        xml=xml,
+    )

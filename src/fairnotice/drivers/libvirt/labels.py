@@ -1,0 +1,113 @@
+"""What a domain says of itself: which VM it is, and its place in a fleet.
+
+    <fairnotice:vm xmlns:fairnotice="urn:fairnotice:libvirt:vm:1" name="db-0"
+                   availability_set="db" update_domain="0" priority="Regular"/>
+
+A domain without this element is nobody's business here. docs/reference/libvirt.md has the fields.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
+
+from fairnotice.engine.commands import VmSpec
+from fairnotice.errors import UsageError
+from fairnotice.words import EvictionPolicy, Network, Priority
+
+LABEL = "urn:fairnotice:libvirt:vm:1"
+_NUMBERS = ("placement_group", "update_domain")
+_LISTS = ("addresses", "ephemeral_disks")
+_WORDS: Mapping[str, type[Priority] | type[EvictionPolicy] | type[Network]] = {
+    "priority": Priority,
+    "eviction_policy": EvictionPolicy,
+    "network": Network,
+}
+
+
+class Label(NamedTuple):
+    """The element's attributes; lists are written with spaces between."""
+
+    # Empty: as the domain is called.
+    name: str = ""
+    availability_set: str = ""
+    scale_set: str = ""
+    cloud_service: str = ""
+    placement_group: int = 0
+    update_domain: int | None = None
+    priority: Priority | None = None
+    eviction_policy: EvictionPolicy = EvictionPolicy.DEALLOCATE
+    resource_group: str = "default"
+    zone: str = ""
+    addresses: tuple[str, ...] = ()
+    network: Network = Network.VNET
+    # Targets (`vdb`) of disks whose contents are lost with the VM's place.
+    ephemeral_disks: tuple[str, ...] = ()
+
+    def spec(self, domain: str, node: str) -> VmSpec:
+        """The VM as a fleet declares it."""
+        return VmSpec(
+            name=self.name or domain,
+            node=node,
+            availability_set=self.availability_set or None,
+            scale_set=self.scale_set or None,
+            cloud_service=self.cloud_service or None,
+            placement_group=self.placement_group,
+            update_domain=self.update_domain,
+            addresses=self.addresses,
+            network=self.network,
+            zone=self.zone or None,
+            priority=self.priority,
+            eviction_policy=self.eviction_policy,
+            resource_group=self.resource_group,
+        )
+
+
+FIELDS = tuple(Label._fields)
+
+
+def label_of(fields: Mapping[str, str]) -> Label:
+    """These attributes, understood; UsageError names the one that cannot be."""
+    unknown = [name for name in fields if name not in FIELDS]
+    if unknown:
+        raise UsageError(f"A label has no {unknown[0]}: it has {', '.join(FIELDS)}.")
+    values: dict[str, object] = {}
+    for name, text in fields.items():
+        try:
+            values[name] = _value(name, text)
+        except ValueError as error:
+            raise UsageError(f"{name} cannot be {text!r}: {error}.") from error
+    label = Label(**values)  # type: ignore[arg-type]
+    sets = [label.availability_set, label.scale_set, label.cloud_service]
+    if sum(map(bool, sets)) > 1:
+        raise UsageError("A VM is in one of availability_set, scale_set and cloud_service.")
+    return label
+
+
+def _value(name: str, text: str) -> object:
+    if name in _NUMBERS:
+        return int(text)
+    if name in _LISTS:
+        return tuple(text.split())
+    if name in _WORDS:
+        return _WORDS[name](text)
+    return text
+
+
+def written(label: Label) -> str:
+    """The element, of what is not as it would be anyway."""
+    fields = {}
+    for name, value in label._asdict().items():
+        if value != Label._field_defaults[name]:
+            fields[name] = " ".join(value) if isinstance(value, tuple) else str(value)
+    return ET.tostring(ET.Element("vm", fields), encoding="unicode")
+
+
+def read(text: str) -> Label:
+    """The element, understood; UsageError where it cannot be."""
+    return label_of(ET.fromstring(text).attrib)  # noqa: S314 - libvirtd wrote it
+
+
+def label_in(xml: str) -> Label | None:
+    """The label in a domain's XML; None where it has none."""
+    element = ET.fromstring(xml).find(f"metadata/{{{LABEL}}}vm")  # noqa: S314
+    return None if element is None else label_of(element.attrib)

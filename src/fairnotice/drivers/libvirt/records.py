@@ -1,0 +1,115 @@
+"""What an impact leaves on its domain, in the metadata of libvirt's XML.
+
+Every impact has an element of its own, with a namespace of its own: libvirtd adds, replaces and
+removes one without touching the others, so that two control planes do not overwrite each other.
+"""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+from fairnotice.drivers.driver import Report
+from fairnotice.words import ImpactKind, Outcome
+
+# The prefix that libvirt writes; the namespaces count.
+PREFIX = "fairnotice"
+IMPACT = "urn:fairnotice:libvirt:impact:"
+EPOCH = "urn:fairnotice:libvirt:epoch:"
+# On a domain whose place on its node was given up.
+PLACE = "urn:fairnotice:libvirt:place:1"
+
+# How far an impact has come. What each means for whoever finds it is in deeds.py.
+BEGUN = "begun"
+FROZEN = "frozen"
+RESETTING = "resetting"
+RESET = "reset"
+MOVING = "moving"
+ENDED = "ended"
+
+
+class Record(NamedTuple):
+    """An impact as its domain remembers it."""
+
+    key: str
+    vm: str
+    kind: ImpactKind
+    epoch: int
+    begun_at: datetime
+    # When a pause ends, and until when a guest is asked politely.
+    until: datetime
+    # When the law gives up on it.
+    limit_at: datetime
+    target: str = ""
+    # The number that libvirt gave the VM when it was last started, before the impact.
+    was: int = -1
+    phase: str = BEGUN
+    outcome: Outcome = Outcome.UNDER_WAY
+    reason: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is over."""
+        return self.phase == ENDED
+
+    @property
+    def report(self) -> Report:
+        """As a driver says it."""
+        return Report(self.outcome, self.reason)
+
+
+def impact_uri(key: str) -> str:
+    """The namespace of this key's element."""
+    return IMPACT + quote(key, safe="")
+
+
+def written(record: Record) -> str:
+    """The element."""
+    fields = {
+        name: value.isoformat() if isinstance(value, datetime) else str(value)
+        for name, value in record._asdict().items()
+    }
+    return ET.tostring(ET.Element("impact", fields), encoding="unicode")
+
+
+def read(text: str) -> Record:
+    """The same, read; ValueError where somebody else has written it."""
+    fields = dict(ET.fromstring(text).attrib)  # noqa: S314 - libvirtd wrote it
+    try:
+        return Record(
+            key=fields["key"],
+            vm=fields["vm"],
+            kind=ImpactKind(fields["kind"]),
+            epoch=int(fields["epoch"]),
+            begun_at=_instant(fields["begun_at"]),
+            until=_instant(fields["until"]),
+            limit_at=_instant(fields["limit_at"]),
+            target=fields["target"],
+            was=int(fields["was"]),
+            phase=fields["phase"],
+            outcome=Outcome(fields["outcome"]),
+            reason=fields["reason"],
+        )
+    except KeyError as error:
+        raise ValueError(f"an impact without {error}") from error
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def records_in(xml: str) -> list[Record]:
+    """Every impact that this domain's XML remembers."""
+    return [read(ET.tostring(one, encoding="unicode")) for one in _elements(xml, IMPACT)]
+
+
+def epochs_in(xml: str) -> list[int]:
+    """Every epoch that this domain's XML has seen."""
+    return [int(one.attrib["number"]) for one in _elements(xml, EPOCH)]
+
+
+def _elements(xml: str, namespace: str) -> list[ET.Element]:
+    metadata = ET.fromstring(xml).find("metadata")  # noqa: S314 - libvirtd wrote it
+    if metadata is None:
+        return []
+    return [one for one in metadata if one.tag.startswith("{" + namespace)]

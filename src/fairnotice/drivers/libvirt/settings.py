@@ -1,0 +1,58 @@
+"""What an operator configures: which nodes there are, and how long a guest is asked politely."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from fairnotice.errors import UsageError
+
+
+class NodeAddress(NamedTuple):
+    """Where the libvirtd of a node is."""
+
+    uri: str
+    # By which URI other nodes reach it, for a live migration; empty: by the same.
+    peer_uri: str = ""
+    # Where its QEMU takes memory that migrates, as `tcp://NAME`; empty: as libvirt finds out.
+    migrate_uri: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LibvirtSettings:
+    """The nodes, and the limits; UsageError names the field that cannot be."""
+
+    nodes: Mapping[str, NodeAddress] = field(default_factory=dict)
+    # So long a guest is asked to reboot before it is reset.
+    reboot_limit_seconds: float = 60.0
+    # So long a guest is asked to shut down before it is destroyed.
+    shutdown_limit_seconds: float = 60.0
+    # How often the nodes are looked at even if they have said nothing.
+    look_every_seconds: float = 10.0
+    # So long a node has to be away before that is reported.
+    unreachable_after_seconds: float = 15.0
+    # What has ended is forgotten after so many days.
+    kept_days: float = 7.0
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise UsageError("nodes is empty: give the URI of a libvirtd by the name of its node.")
+        for name, address in self.nodes.items():
+            if not name or not urlsplit(address.uri).scheme:
+                raise UsageError(
+                    f"nodes.{name} is {address.uri!r}: give a URI, qemu+tls://…/system."
+                )
+        uris = [address.uri for address in self.nodes.values()]
+        if len(set(uris)) < len(uris):
+            raise UsageError("nodes names one libvirtd twice: two nodes are two.")
+        for name in (
+            "reboot_limit_seconds",
+            "shutdown_limit_seconds",
+            "look_every_seconds",
+            "unreachable_after_seconds",
+            "kept_days",
+        ):
+            seconds = getattr(self, name)
+            if not (math.isfinite(seconds) and seconds > 0):
+                raise UsageError(f"{name} is {seconds}: give a number greater than 0.")

@@ -1,0 +1,208 @@
+"""Real VMs, by QEMU, on two nodes of libvirt: every impact, and a control plane killed in each."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.vms.nodes import CLOCK, Nodes, missing
+
+if missing():
+    assert "CI" not in os.environ, missing()
+    pytest.skip(missing(), allow_module_level=True)
+
+import libvirt
+
+from fairnotice.drivers.libvirt.records import records_in
+from tests.vms.cloud import Cloud, wait_until
+from tests.vms.walk import ADDRESS, FREEZE_SECONDS, RUNNING, VM, run_uncordon, walk
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Two, for one test."""
+    with Nodes(tmp_path) as both:
+        yield both
+
+
+@pytest.fixture
+def cloud(nodes):
+    """A control plane for them."""
+    with Cloud(nodes) as one:
+        yield one
+
+
+def _begin(cloud, **more):
+    cloud.run_vm(VM, ADDRESS, **more)
+    cloud.start()
+    cloud.declare()
+    wait_until("the guest is answered", lambda: cloud.ticks(VM) > 0)
+
+
+def test_a_vm_goes_through_every_impact_and_approves_each_from_inside(cloud):
+    """Boot ids, console and states are the proof."""
+    _begin(cloud)
+    proofs = list(walk(cloud))
+    assert [one.what for one in proofs] == [
+        "Freeze", "Reboot", "live migration", "Redeploy", "Terminate",
+    ]  # fmt: skip
+    assert proofs[0].seconds >= FREEZE_SECONDS
+
+
+# ---- Killed in the middle ----
+
+
+def _under_way(cloud):
+    """Whether the impact has left its key on the VM, and has not ended."""
+    for node in cloud.nodes.nodes.values():
+        connection = libvirt.open(node.uri)
+        for domain in connection.listAllDomains(0):
+            if domain.name() == VM:
+                records = records_in(domain.XMLDesc(0))
+                return any(not one.ended for one in records)
+    return False
+
+
+def _killed_in(cloud, *words, when=_under_way):
+    """Ask for something, and kill the control plane when it has begun; how it ended afterwards."""
+    cloud.ask(*words)
+    deadline = CLOCK.monotonic() + 30
+    while not when(cloud):
+        assert CLOCK.monotonic() < deadline, "it does not begin"
+    cloud.kill()
+    cloud.start()
+    assert cloud.wait_for_end()["status"] == "Completed", cloud.operations()[-1]
+
+
+def _paused(cloud):
+    return libvirt.VIR_DOMAIN_PAUSED in cloud.states(VM).values()
+
+
+def test_a_control_plane_killed_in_each_impact_leaves_the_vm_as_it_should_be(cloud):
+    """Never paused for good, never rebooted twice."""
+    _begin(cloud)
+    first = cloud.boots(VM)
+    _killed_in(cloud, "node", "maintain", "n1", "--duration", "2", when=_paused)
+    assert cloud.states(VM) == {"n1": RUNNING}
+    assert cloud.boots(VM) == first
+    _killed_in(cloud, "vm", "restart", VM)
+    assert cloud.states(VM) == {"n1": RUNNING}
+    wait_until("it has booted", lambda: len(cloud.boots(VM)) == 2)
+    _answered(cloud)
+    _killed_in(cloud, "node", "migrate", "n1")
+    assert cloud.states(VM) == {"n2": RUNNING}
+    run_uncordon(cloud)
+    _answered(cloud)
+    assert len(cloud.boots(VM)) == 2
+    _killed_in(cloud, "vm", "redeploy", VM)
+    assert cloud.states(VM) == {"n1": RUNNING}
+    wait_until("it has booted", lambda: len(cloud.boots(VM)) == 3)
+    _answered(cloud)
+    assert len(set(cloud.boots(VM))) == len(cloud.boots(VM)) == 3
+    _killed_in(cloud, "vm", "delete", VM)
+    assert cloud.states(VM) == {}
+
+
+def _answered(cloud):
+    ticks = cloud.ticks(VM)
+    wait_until("the guest is answered again", lambda: cloud.ticks(VM) > ticks)
+
+
+# ---- What happens by itself ----
+
+
+def test_a_guest_that_does_not_hear_is_reset_and_what_befalls_it_is_seen(nodes):
+    """Stopped, started and removed by hand, and a node that goes away and comes back."""
+    with Cloud(nodes, limit_seconds=2.0) as cloud:
+        _begin(cloud, deaf=True)
+        cloud.ask("vm", "restart", VM)
+        assert cloud.wait_for_end()["status"] == "Completed"
+        wait_until("it was reset", lambda: len(cloud.boots(VM)) == 2)
+        assert cloud.states(VM) == {"n1": RUNNING}
+
+        domain = libvirt.open(nodes.nodes["n1"].uri).lookupByName(VM)
+        domain.destroy()
+        wait_until("it is seen to be stopped", lambda: cloud.vm(VM)["power"] == "stopped")
+        domain.create()
+        wait_until("it is seen to run", lambda: cloud.vm(VM)["power"] == "running")
+        nodes.nodes["n2"].stop()
+        wait_until("n2 is seen to be away", lambda: _node(cloud, "n2") == "unreachable")
+        nodes.nodes["n2"].start()
+        wait_until("n2 is seen to be back", lambda: _node(cloud, "n2") == "in service")
+        domain.destroy()
+        domain.undefine()
+        wait_until("it is seen to be gone", lambda: not cloud.ask("vm", "list")["items"])
+
+
+def _node(cloud, name):
+    return next(one for one in cloud.ask("node", "list")["items"] if one["name"] == name)["state"]
+
+
+# ---- Over TLS ----
+
+_OPEN = "import libvirt, sys; print(libvirt.open(sys.argv[1]).getHostname())"
+
+
+def test_a_node_is_opened_by_tls(nodes, tmp_path):
+    """With certificates of our own on both sides."""
+    pki = _certificates(tmp_path / "pki")
+    node = nodes.nodes["n2"]
+    node.stop()
+    node.write(
+        f'listen_tls = 1\nlisten_addr = "127.0.0.1"\nca_file = "{pki}/cacert.pem"\n'
+        f'cert_file = "{pki}/clientcert.pem"\nkey_file = "{pki}/clientkey.pem"\n'
+    )
+    node.more = "--listen"
+    node.start()
+    uri = f"qemu+tls://127.0.0.1/system?pkipath={pki}"
+    command = nodes.network.inside(sys.executable, "-c", _OPEN, uri)
+    deadline = CLOCK.monotonic() + 20
+    while True:
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0 or CLOCK.monotonic() > deadline:
+            break
+    assert done.stdout == "n2\n", done.stderr
+
+
+def _certificates(folder):
+    """One of our own, vouched for by itself's maker: for the server and for whoever asks it."""
+    folder.mkdir()
+    files = {
+        name: str(folder / name)
+        for name in (
+            "cacert.pem",
+            "cakey.pem",
+            "clientcert.pem",
+            "clientkey.pem",
+            "request",
+            "more",
+        )
+    }
+    (folder / "more").write_text("subjectAltName=IP:127.0.0.1\n")
+    make = ["openssl", "req", "-nodes", "-newkey", "rsa:2048", "-subj"]
+    for command in (
+        [*make, "/CN=tests", "-x509", "-keyout", files["cakey.pem"], "-out", files["cacert.pem"]],
+        [*make, "/CN=127.0.0.1", "-keyout", files["clientkey.pem"], "-out", files["request"]],
+        [
+            "openssl",
+            "x509",
+            "-req",
+            "-in",
+            files["request"],
+            "-CA",
+            files["cacert.pem"],
+            "-CAkey",
+            files["cakey.pem"],
+            "-set_serial",
+            "1",
+            "-extfile",
+            files["more"],
+            "-out",
+            files["clientcert.pem"],
+        ],
+    ):
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603
+    return folder

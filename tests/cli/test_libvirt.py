@@ -1,0 +1,113 @@
+"""`fairnotice libvirt`, and libvirt in the file of `serve`; on libvirt's own test driver."""
+
+import os
+import tomllib
+
+import pytest
+
+if "CI" not in os.environ:
+    pytest.importorskip("libvirt")
+
+from fairnotice.cli.libvirt import fleet_of
+from fairnotice.cli.main import main
+from fairnotice.cli.serve_config import read
+from fairnotice.control.fleet_files import to_toml
+from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.drivers.libvirt.settings import NodeAddress
+from fairnotice.errors import UsageError
+from fairnotice.words import Priority
+
+STORE = '[store]\nurl = "sqlite:/x/y.db"\n'
+DRIVER = '[driver]\nkind = "libvirt"\n'
+
+
+def test_a_domain_is_labeled_shown_and_let_go_of(capsys):
+    """In one process libvirt's test driver remembers while somebody has it open."""
+    import libvirt  # noqa: PLC0415
+
+    kept = libvirt.open("test:///default")
+    label, there = ["libvirt", "label", "test"], ["--connect", "test:///default"]
+    assert main([*label, "availability_set=web", "addresses=10.0.0.4 10.0.0.5", *there]) == 0
+    assert main([*label, "update_domain=2", *there]) == 0
+    shown = capsys.readouterr().out
+    assert "10.0.0.4 10.0.0.5" in shown
+    assert "urn:fairnotice:libvirt:vm:1" in kept.lookupByName("test").XMLDesc(0)
+    assert main([*label, "--remove", *there]) == 0
+    assert "urn:fairnotice" not in kept.lookupByName("test").XMLDesc(0)
+    kept.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["test", "colour=red"], "A label has no colour"),
+        (["test", "web"], "no FIELD=VALUE"),
+        (["test", "zone=1", "--remove"], "Give fields, or --remove"),
+        (["nobody"], "does not give nobody"),
+    ],
+)
+def test_a_label_that_cannot_be_is_refused_in_a_sentence(capsys, words, said):
+    """With an exit code that is not 0."""
+    assert main(["libvirt", "label", *words, "--connect", "test:///default"]) != 0
+    assert said in capsys.readouterr().err
+
+
+def test_a_fleet_is_made_of_labels():
+    """Every node, every set that a label names, every VM; as a file that can be read again."""
+    body = fleet_of(
+        ("n1", "n2"),
+        (
+            ("b", "n2", Label(scale_set="batch", placement_group=1, priority=Priority.SPOT)),
+            ("w", "n1", Label(availability_set="web", update_domain=3, addresses=("10.0.0.4",))),
+            ("s", "n1", Label(cloud_service="shop")),
+        ),
+    )
+    tables = tomllib.loads(to_toml(body))
+    assert [one["name"] for one in tables["node"]] == ["n1", "n2"]
+    assert tables["scale_set"][0]["placement_groups"] == 2
+    assert [one["name"] for one in tables["vm"]] == ["b", "s", "w"]
+    assert tables["vm"][2]["update_domain"] == 3
+
+
+def test_libvirt_is_configured_by_uri_or_by_table(tmp_path):
+    """A node is a URI, or a table where other nodes reach it otherwise."""
+    text = f"""{STORE}{DRIVER}reboot_limit_seconds = 5
+[driver.nodes]
+n1 = "qemu+tls://n1/system"
+n2 = {{uri = "qemu+ssh://n2/system", peer_uri = "qemu+tls://n2/system"}}
+"""
+    path = tmp_path / "serve.toml"
+    path.write_text(text)
+    settings = read(path).driver.libvirt
+    assert settings.reboot_limit_seconds == 5
+    assert settings.nodes["n1"] == NodeAddress("qemu+tls://n1/system")
+    assert settings.nodes["n2"].peer_uri == "qemu+tls://n2/system"
+
+
+@pytest.mark.parametrize(
+    ("driver", "said"),
+    [
+        (DRIVER, "nodes is empty"),
+        (DRIVER + 'outcome = ["x"]\n', "driver.outcome is not for `kind = 'libvirt'`"),
+        (
+            '[driver]\nkind = "command"\n[driver.nodes]\na = "qemu:///system"\n',
+            "driver.nodes is not",
+        ),
+        ('[driver.nodes]\na = "qemu:///system"\n', "is `kind = 'libvirt'` meant?"),
+        (DRIVER + '[driver.nodes]\na = "here"\n', "give a URI"),
+    ],
+)
+def test_libvirt_that_cannot_be_is_refused_by_its_key(tmp_path, driver, said):
+    """With the file's name and the key."""
+    path = tmp_path / "serve.toml"
+    path.write_text(STORE + driver)
+    with pytest.raises(UsageError, match=said):
+        read(path)
+
+
+def test_a_fleet_is_asked_of_libvirt_alone(tmp_path, capsys):
+    """Where machines are simulated there is nothing to look at."""
+    path = tmp_path / "serve.toml"
+    path.write_text(STORE)
+    assert main(["libvirt", "fleet", "--config", str(path)]) != 0
+    assert "not libvirt" in capsys.readouterr().err

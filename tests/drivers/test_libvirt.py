@@ -1,0 +1,299 @@
+"""The libvirt driver's logic, on libvirt's own test driver: deaths at every call, labels, looks."""
+
+import asyncio
+import logging
+
+import pytest
+
+from fairnotice.drivers.driver import Order
+from fairnotice.drivers.libvirt import labels
+from fairnotice.drivers.libvirt.happenings import SAME_WITHIN_SECONDS, Happening, Happenings
+from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.drivers.libvirt.settings import LibvirtSettings, NodeAddress
+from fairnotice.errors import LeadLost, Unavailable, UsageError
+from fairnotice.testing.manual_clock import ManualClock
+from fairnotice.words import ImpactKind, Outcome, Power
+from tests.drivers.libvirt_nodes import TestNodes, libvirt
+
+RUNNING = libvirt.VIR_DOMAIN_RUNNING
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Two nodes, and a VM with an ephemeral disk on the first."""
+    both = TestNodes(tmp_path, "n1", "n2")
+    both["n1"].run("vm", Label(ephemeral_disks=("vdb",)))
+    return both
+
+
+def order(kind, key="op/vm", **more):
+    """An order for the one VM."""
+    return Order(key=key, vm="vm", kind=kind, node="n1", target="n2", duration_seconds=0, **more)
+
+
+async def ended(driver, key, epoch):
+    """How it ended, once it has."""
+    while True:
+        report = await driver.outcome(key, epoch)
+        if report.outcome is not Outcome.UNDER_WAY:
+            return report
+        await asyncio.sleep(0.02)
+
+
+def states(nodes):
+    """Where the VM has a domain, and in what state."""
+    return {
+        name: domain.state()[0]
+        for name, node in nodes.nodes.items()
+        for domain in node.connection.listAllDomains(0)
+        if domain.name() == "vm"
+    }
+
+
+async def becomes(nodes, wanted):
+    """Wait until the VM is there, and so."""
+    while states(nodes) != wanted:  # noqa: ASYNC110 - libvirt is asked, it does not tell
+        await asyncio.sleep(0.01)
+
+
+AFTERWARDS = {
+    ImpactKind.FREEZE: {"n1": RUNNING},
+    ImpactKind.REBOOT: {"n1": RUNNING},
+    ImpactKind.REDEPLOY: {"n2": RUNNING},
+    ImpactKind.STOP: {"n1": libvirt.VIR_DOMAIN_SHUTOFF},
+    ImpactKind.DEALLOCATE: {"n1": libvirt.VIR_DOMAIN_SHUTOFF},
+    ImpactKind.DELETE: {},
+}
+
+
+@pytest.mark.parametrize("kind", AFTERWARDS)
+@pytest.mark.parametrize("call", range(4))
+def test_a_control_plane_that_dies_at_any_call_is_carried_on(nodes, kind, call):
+    """Before its first, second, third … call on a machine: the next life ends it, once."""
+    left = [call]
+
+    def die(*_):
+        left[0] -= 1
+        if left[0] < 0:
+            raise RuntimeError("the control plane died")
+
+    async def story():
+        first = nodes.driver()
+        for node in nodes.nodes.values():
+            node.before = die
+        died = (await asyncio.gather(first.impact(order(kind), 1), return_exceptions=True))[0]
+        for node in nodes.nodes.values():
+            node.before = lambda *_: None
+        later = nodes.driver()
+        report = await ended(later, "op/vm", 2)
+        if report.outcome is Outcome.NOT_BEGUN:
+            report = await later.impact(order(kind), 2)
+        await later.close()
+        await first.close()
+        return died, report
+
+    _, report = asyncio.run(story())
+    assert report.outcome is Outcome.DONE, report
+    assert states(nodes) == AFTERWARDS[kind]
+    assert nodes.done("op/vm") <= 1
+
+
+def test_a_freeze_that_nobody_asks_for_is_ended_by_whoever_looks_next(nodes):
+    """Its control plane died, and the law has given it up: the domain itself says when it ends."""
+
+    async def story():
+        first = nodes.driver()
+        frozen = asyncio.create_task(
+            first.impact(order(ImpactKind.FREEZE)._replace(duration_seconds=1), 1)
+        )
+        await becomes(nodes, {"n1": libvirt.VIR_DOMAIN_PAUSED})
+        later = nodes.driver()
+        await later.survey(2)
+        await becomes(nodes, {"n1": RUNNING})
+        report = await ended(later, "op/vm", 2)
+        await asyncio.gather(frozen, return_exceptions=True)
+        await later.close()
+        await first.close()
+        return report
+
+    assert asyncio.run(asyncio.wait_for(story(), 20)).outcome is Outcome.DONE
+
+
+def test_an_end_in_the_middle_of_a_freeze_lets_the_vm_go(nodes):
+    """A service that is stopped does not leave a VM waiting for its return."""
+
+    async def story():
+        driver = nodes.driver()
+        long = order(ImpactKind.FREEZE)._replace(duration_seconds=600)
+        frozen = asyncio.create_task(driver.impact(long, 1))
+        await becomes(nodes, {"n1": libvirt.VIR_DOMAIN_PAUSED})
+        await driver.close()
+        await asyncio.gather(frozen, return_exceptions=True)
+        later = nodes.driver()
+        report = await ended(later, "op/vm", 2)
+        await later.close()
+        return report
+
+    assert asyncio.run(asyncio.wait_for(story(), 20)).outcome is Outcome.DONE
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_a_redeploy_leaves_ephemeral_disks_behind(nodes):
+    """The other disk goes along, and so do the label and the key."""
+
+    async def story():
+        driver = nodes.driver()
+        report = await driver.impact(order(ImpactKind.REDEPLOY), 1)
+        await driver.close()
+        return report
+
+    assert asyncio.run(story()).outcome is Outcome.DONE
+    xml = nodes["n2"].connection.lookupByName("vm").XMLDesc(0)
+    assert "vda" in xml
+    assert "vdb'" not in xml
+    assert labels.label_in(xml) == Label(ephemeral_disks=("vdb",))
+    assert "op%2Fvm" in xml
+
+
+def test_a_vm_of_a_node_that_failed_is_started_elsewhere_as_it_was_last_seen(nodes):
+    """Its node answers nobody, and an operator has said that it is surely down."""
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        nodes["n1"].away = True
+        report = await driver.impact(order(ImpactKind.REDEPLOY), 1)
+        with pytest.raises(Unavailable):
+            await driver.outcome("op/stranger", 1)
+        await driver.close()
+        return report
+
+    assert asyncio.run(story()).outcome is Outcome.DONE
+    assert nodes["n2"].connection.lookupByName("vm").state()[0] == RUNNING
+
+
+@pytest.mark.parametrize("target", ["nowhere", None])
+def test_a_redeploy_with_nowhere_to_go_is_refused_before_anything_is_touched(nodes, target):
+    """The VM runs on where it is."""
+
+    async def story():
+        driver = nodes.driver()
+        report = await driver.impact(order(ImpactKind.REDEPLOY)._replace(target=target), 1)
+        await driver.close()
+        return report
+
+    report = asyncio.run(story())
+    assert report.outcome is Outcome.FAILED
+    assert "to go to" in report.reason
+    assert states(nodes) == {"n1": RUNNING}
+    assert nodes.done("op/vm") == 0
+
+
+def test_what_is_not_there_is_done_when_it_is_to_be_deleted_and_fails_else(nodes):
+    """A delete of a VM that somebody has removed by hand has nothing left to do."""
+
+    async def story():
+        driver = nodes.driver()
+        gone = Order(key="op/other", vm="other", kind=ImpactKind.DELETE)
+        deleted = await driver.impact(gone, 1)
+        rebooted = await driver.impact(gone._replace(key="p/other", kind=ImpactKind.REBOOT), 1)
+        await driver.close()
+        return deleted.outcome, rebooted.outcome
+
+    assert asyncio.run(story()) == (Outcome.DONE, Outcome.FAILED)
+
+
+def test_a_node_that_is_away_is_said_and_found_again(nodes):
+    """Its VMs are not gone: the survey is not whole. An older epoch learns nothing."""
+
+    async def story():
+        driver = nodes.driver(unreachable_after_seconds=0.01)
+        nodes["n2"].away = True
+        first = await driver.survey(3)
+        await asyncio.sleep(0.02)
+        second = await driver.survey(3)
+        with pytest.raises(Unavailable):
+            await driver.discover(3)
+        nodes["n2"].away = False
+        third = await driver.survey(3)
+        with pytest.raises(LeadLost):
+            await driver.survey(2)
+        await driver.close()
+        return first, second, third
+
+    first, second, third = asyncio.run(story())
+    assert (first.whole, first.away) == (False, frozenset())
+    assert second.away == {"n2"}
+    assert (third.whole, third.away) == (True, frozenset())
+    assert [(one.vm, one.node, one.power) for one in third.found] == [("vm", "n1", Power.RUNNING)]
+
+
+def test_a_reboot_that_is_told_three_times_is_heard_once():
+    """Firmware resets again; the next reboot, a while later, is another."""
+    clock, heard = ManualClock(), []
+    happenings = Happenings(clock, heard.append)
+    reboot = Happening("n1", "vm", "rebooted")
+    for _ in range(3):
+        happenings.heard(reboot)
+    assert heard == [reboot]
+    clock.advance(seconds=SAME_WITHIN_SECONDS + 1)
+    happenings.heard(reboot)
+    assert heard == [reboot, reboot]
+
+
+def test_a_label_is_what_was_written():
+    """Every field goes into the element and comes out of it."""
+    fields = {
+        "name": "web-0", "availability_set": "web", "placement_group": "1", "update_domain": "3",
+        "priority": "Spot", "eviction_policy": "Delete", "resource_group": "shop", "zone": "2",
+        "addresses": "10.0.0.4 10.0.0.5", "network": "classic", "ephemeral_disks": "vdb vdc",
+    }  # fmt: skip
+    label = labels.label_of(fields)
+    assert labels.read(labels.written(label)) == label
+    assert label.spec("domain", "n1").addresses == ("10.0.0.4", "10.0.0.5")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"colour": "red"}, "A label has no colour"),
+        ({"update_domain": "first"}, "update_domain cannot be 'first'"),
+        ({"priority": "Low"}, "priority cannot be 'Low'"),
+        ({"availability_set": "a", "scale_set": "b"}, "in one of"),
+    ],
+)
+def test_a_label_that_cannot_be_is_refused_by_its_field(fields, said):
+    """And a domain that carries one is passed over."""
+    with pytest.raises(UsageError, match=said):
+        labels.label_of(fields)
+
+
+def test_a_domain_with_a_damaged_label_is_passed_over(nodes, caplog):
+    """It is said, and the others are found."""
+    domain = nodes["n2"].run("odd")
+    domain.setMetadata(2, '<vm colour="red"/>', "fairnotice", labels.LABEL, 3)
+
+    async def story():
+        driver = nodes.driver()
+        found = await driver.discover(1)
+        await driver.close()
+        return found
+
+    with caplog.at_level(logging.WARNING):
+        assert [one.vm for one in asyncio.run(story())] == ["vm"]
+    assert "odd" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"nodes": {}},
+        {"nodes": {"n1": NodeAddress("nowhere")}},
+        {"nodes": {"n1": NodeAddress("test:///a"), "n2": NodeAddress("test:///a")}},
+        {"nodes": {"n1": NodeAddress("test:///a")}, "reboot_limit_seconds": 0},
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings):
+    """No node, no URI, one libvirtd under two names, no time."""
+    with pytest.raises(UsageError):
+        LibvirtSettings(**settings)

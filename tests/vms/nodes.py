@@ -1,0 +1,207 @@
+"""Two nodes on one machine: a libvirtd each, on one bridge in a network namespace of their own.
+
+Each has a host name, an id and directories of its own, so that libvirt takes them for two hosts and
+lets VMs migrate between them. Nothing of the machine's own libvirt is touched.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from threading import Event
+from typing import Self
+
+from fairnotice.clock import SystemClock
+from tests.vms import guest, reaper
+
+CLOCK = SystemClock()
+
+BRIDGE = "vms"
+GATEWAY, ENDPOINT = "10.77.0.1", "169.254.169.254"
+PROGRAMS = {
+    "libvirtd": "libvirt-daemon libvirt-daemon-driver-qemu",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "busybox": "busybox-static",
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "apt-get": "apt",
+}
+_PRIVATE = (
+    "/etc/libvirt",
+    "/run/libvirt",
+    "/var/lib/libvirt",
+    "/var/log/libvirt",
+    "/var/cache/libvirt",
+)
+_QEMU_CONF = """user = "root"
+group = "root"
+cgroup_controllers = []
+stdio_handler = "file"
+security_driver = "none"
+remember_owner = 0
+namespaces = []
+seccomp_sandbox = 0
+"""
+_START = """set -e
+mount --make-rprivate /
+for place in {private}; do
+    mkdir -p $place {folder}$place
+    mount --bind {folder}$place $place
+done
+mount --bind {folder}/passwd /etc/passwd
+mount --bind {folder}/group /etc/group
+hostname {name}
+exec libvirtd --pid-file /run/libvirt/libvirtd.pid {more}
+"""
+
+
+def missing() -> str:
+    """What has to be installed, or be otherwise, before VMs can run here; empty if nothing."""
+    if os.geteuid() != 0:
+        return "VMs need root here: network namespaces, bridges, and a libvirtd of one's own."
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    packages = [
+        package for program, package in PROGRAMS.items() if shutil.which(program, path=path) is None
+    ]
+    if packages:
+        return f"VMs need: apt-get install --no-install-recommends {' '.join(packages)}"
+    try:
+        import libvirt  # noqa: F401, PLC0415
+    except ImportError:
+        return "VMs need libvirt-python in this environment: scripts/vm-tools installs it."
+    return ""
+
+
+class Network:
+    """A network namespace with a bridge, and the metadata endpoint's address on it."""
+
+    def __init__(self) -> None:
+        self.name = f"fn-{secrets.token_hex(3)}"
+
+    def __enter__(self) -> Self:
+        run("ip", "netns", "add", self.name)
+        for words in (
+            f"link add {BRIDGE} type bridge",
+            f"address add {GATEWAY}/24 dev {BRIDGE}",
+            f"address add {ENDPOINT}/32 dev {BRIDGE}",
+            f"link set {BRIDGE} up",
+            "link set lo up",
+        ):
+            run("ip", "-n", self.name, *words.split())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        run("ip", "netns", "delete", self.name)
+
+    def inside(self, *command: str) -> list[str]:
+        """The command, run inside."""
+        return ["ip", "netns", "exec", self.name, *command]
+
+
+class Node:
+    """A libvirtd of its own."""
+
+    def __init__(self, network: Network, folder: Path, name: str, more: str = "") -> None:
+        self.name = name
+        self._network = network
+        self._folder = folder
+        self.more = more
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def uri(self) -> str:
+        """Where it is reached, from outside the namespace too."""
+        return f"qemu+unix:///system?socket={self._folder}/sock/libvirt-sock"
+
+    def write(self, listen: str = "") -> None:
+        """Its configuration."""
+        for place in (*_PRIVATE, "/sock"):
+            Path(f"{self._folder}{place}").mkdir(parents=True, exist_ok=True)
+        configuration = Path(f"{self._folder}/etc/libvirt")
+        (configuration / "qemu.conf").write_text(_QEMU_CONF)
+        (configuration / "libvirtd.conf").write_text(
+            f'unix_sock_dir = "{self._folder}/sock"\nauth_unix_rw = "none"\n'
+            f'host_uuid = "{uuid.uuid5(uuid.NAMESPACE_DNS, self.name)}"\n{listen}'
+        )
+        for file, line in (("passwd", "x:64055:64055::/:/bin/false"), ("group", "x:64055:")):
+            text = Path("/etc", file).read_text("utf-8")
+            if "libvirt-qemu:" not in text:
+                text += f"libvirt-qemu:{line}\n"
+            (self._folder / file).write_text(text)
+
+    def start(self) -> None:
+        """Start it; it is there when this returns."""
+        script = _START.format(
+            private=" ".join(_PRIVATE), folder=self._folder, name=self.name, more=self.more
+        )
+        command = [
+            sys.executable,
+            reaper.__file__,
+            "unshare",
+            "--mount",
+            "--uts",
+            "bash",
+            "-c",
+            script,
+        ]
+        environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+        with (self._folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: S603
+                self._network.inside(*command), stdout=log, stderr=log, env=environment
+            )
+        deadline = CLOCK.monotonic() + 60
+        while not (self._folder / "sock" / "libvirt-sock").exists():
+            assert CLOCK.monotonic() < deadline, (self._folder / "log").read_text()
+            assert self.process.poll() is None, (self._folder / "log").read_text()
+            Event().wait(0.05)
+
+    def stop(self) -> None:
+        """End it and its VMs."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(30)
+            self.process = None
+
+
+class Nodes:
+    """Two nodes, and the folder that all of it is in."""
+
+    def __init__(self, folder: Path, names: tuple[str, ...] = ("n1", "n2")) -> None:
+        self.folder = folder
+        self.network = Network()
+        self.nodes = {name: Node(self.network, folder / name, name) for name in names}
+
+    def __enter__(self) -> Self:
+        self.network.__enter__()
+        try:
+            for node in self.nodes.values():
+                node.write()
+                node.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes.values():
+            node.stop()
+        self.network.__exit__()
+
+    def console(self, vm: str) -> Path:
+        """Where a VM speaks."""
+        return self.folder / f"{vm}.console"
+
+    def domain_xml(self, vm: str, address: str, *, deaf: bool = False) -> str:
+        """A VM for one of the nodes."""
+        return guest.domain_xml(vm, address, self.console(vm), BRIDGE, deaf=deaf)
+
+
+def run(*words: str) -> str:
+    """What a command printed; it must succeed."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
+    return done.stdout
