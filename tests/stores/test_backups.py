@@ -174,14 +174,16 @@ def damages(data):
     yield data[: len(data) // 2], "cut off or damaged"
     yield data[:-1], "cut off or damaged"
     yield data[:-8] + bytes([data[-8] ^ 1]) + data[-7:], "cut off or damaged"
-    yield data[:100] + bytes([data[100] ^ 1]) + data[101:], "cut off or damaged"
+    # Behind the head: what can be read of it says whose file it is.
+    later = len(data) * 3 // 4
+    yield data[:later] + bytes([data[later] ^ 1]) + data[later + 1 :], "cut off or damaged"
     yield gzip.compress(b"".join(lines[:-1])), "its end is missing"
     yield gzip.compress(b"".join((*lines[:2], *lines[3:]))), "checksum"
     yield gzip.compress(text.replace(b'"a"', b'"z"')), "checksum"
     yield gzip.compress(text + b"more\n"), "follows its end"
     yield gzip.compress(b"".join((lines[0], b'["unknown",1]\n', *lines[1:]))), "none of ours"
-    later = lines[0].replace(b'"fairnotice_backup":1', b'"fairnotice_backup":2')
-    yield gzip.compress(b"".join((later, *lines[1:]))), "later than this one"
+    head = lines[0].replace(b'"fairnotice_backup":1', b'"fairnotice_backup":2')
+    yield gzip.compress(b"".join((head, *lines[1:]))), "later than this one"
 
 
 @pytest.mark.parametrize("sort", SORTS)

@@ -112,7 +112,7 @@ class MemoryWebhooks:
         for webhook, cursor in known:
             yield WebhookRow(webhook.id, cursor, webhooks.webhook_text(webhook))
         for whose, one in queue:
-            dead_at = one.dead_at and sql.instant(one.dead_at)
+            dead_at = None if one.dead_at is None else sql.instant(one.dead_at)
             yield DeliveryRow(whose, dead_at, webhooks.delivery_text(one))
 
     def _take_webhook(self, piece: WebhookRow | DeliveryRow) -> None:
