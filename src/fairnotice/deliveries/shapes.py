@@ -77,7 +77,8 @@ def content(event: Event, scope: Scope, at: datetime, subscription: str, locatio
             "apiVersion": API_VERSION,
         },
     }
-    return json.dumps(told, ensure_ascii=False)
+    # In ASCII: a store takes it, whatever somebody has put into a name.
+    return json.dumps(told)
 
 
 def delivery_id(event: Event) -> str:
