@@ -36,7 +36,6 @@ class Receiver:
     """Agrees to be told, and takes what it is told, unless a test says otherwise."""
 
     def __init__(self):
-        self.received = []
         self.tried = []
         self._arrived = Queue()
         # What is answered to a delivery: a status, or (status, headers, body).
@@ -86,10 +85,9 @@ class Receiver:
         asked = asked._replace(status=status)
         self.tried.append(asked)
         if status < 300:
-            self.received.append(asked)
-        _answer(handler, status, more, said)
-        if status < 300:
+            # Before it is answered: whoever sent it may be gone by then.
             self._arrived.put(asked)
+        _answer(handler, status, more, said)
 
     def _agree(self, handler, asked):
         if self.agrees is not None:

@@ -73,10 +73,11 @@ class Journal:
             await self._write_cursor(monotonic)
             return 0
         told = list(self._told(found, now))
-        self.cursor = found[-1].revision
         if told:
-            await self._write(self.cursor, told, monotonic)
-        else:
+            await self._write(found[-1].revision, told, monotonic)
+        # Only now: what could not be written is read again.
+        self.cursor = found[-1].revision
+        if not told:
             await self._write_cursor(monotonic)
         return len(told)
 
@@ -92,8 +93,8 @@ class Journal:
             count += len(piece)
             # The cursor stays where it is until all of it is there.
             await self._write(self._written, piece, monotonic)
+        await self._write(state.revision, (), monotonic)
         self.cursor = state.revision
-        await self._write(self.cursor, (), monotonic)
         return count
 
     def _told(self, lines: Sequence[Line], now: datetime) -> Iterator[Delivery]:
