@@ -9,7 +9,6 @@ import pytest
 
 from fairnotice.clock import SystemClock
 from fairnotice.wire.document import rfc1123
-
 from tests.control.calling import restarted, serving
 from tests.deliveries.receivers import receiving
 from tests.deliveries.waiting import until

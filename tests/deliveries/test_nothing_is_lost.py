@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from fairnotice.clock import SystemClock
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.deliveries import courier, queueing, shapes
 from fairnotice.deliveries.delivering import Delivering
@@ -20,11 +21,11 @@ from fairnotice.drivers.simulated.durations import AT_ONCE
 from fairnotice.engine import DEV
 from fairnotice.engine import commands as law
 from fairnotice.errors import Unavailable
+from fairnotice.model import Requester
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.webhooks import Webhook
-from fairnotice.clock import SystemClock
-from fairnotice.model import Requester
 from fairnotice.words import EventSchema, Role
+from tests.conductor.orchestra import until as soon
 from tests.engine.story import DB, WEB, sample
 
 USER = Requester("u", Role.OPERATOR)
@@ -142,14 +143,10 @@ async def story(seed, steps):
                 for _ in range(chance.randrange(6)):
                     await asyncio.sleep(0)
     async with life(store, receiver) as conductor, asyncio.timeout(20):
-        while any(one.visible and not one.scheduled for one in conductor.fleet.events.values()):
-            await asyncio.sleep(0.01)
-        while store.webhooks()[0].cursor < conductor.fleet.revision and not _all_told(
-            store, receiver
-        ):
-            await asyncio.sleep(0.01)
-        while store.deliveries_count("1"):
-            await asyncio.sleep(0.01)
+        fleet = conductor.fleet
+        await soon(lambda: not any(one.status == "Started" for one in fleet.events.values()))
+        await soon(lambda: _all_told(store, receiver))
+        await soon(lambda: not store.deliveries_count("1"))
     return store, receiver
 
 

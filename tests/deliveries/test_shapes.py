@@ -1,4 +1,4 @@
-"""The JSON of both schemas, as it stands in tests/deliveries/golden.json; pure, so byte for byte."""
+"""The JSON of both schemas, as it stands in tests/deliveries/golden.json; and ids, signatures."""
 
 import json
 from datetime import UTC, datetime, timedelta
