@@ -47,7 +47,8 @@ def _add_create(commands: Subparsers) -> None:
     summary = "make a webhook, once its receiver has agreed; a secret is printed this once"
     create = leaf(commands, "create", _create, summary, lines)
     create.add_argument("name", type=some_name, metavar="NAME", help="how it is called")
-    create.add_argument("url", metavar="URL", help="where it is told: https://…")
+    # Not `url`: that is the control plane's.
+    create.add_argument("receiver", metavar="URL", help="where it is told: https://…")
     schemas = tuple(map(str, EventSchema))
     create.add_argument(
         "--schema", choices=schemas, default=schemas[0], metavar="SCHEMA", help=" ".join(schemas)
@@ -79,7 +80,7 @@ def _create(session: Session) -> int:
     options = session.options
     body = {
         "name": options.name,
-        "url": options.url,
+        "url": options.receiver,
         "schema": options.schema,
         "statuses": options.status,
         "types": options.type,
