@@ -63,6 +63,7 @@ def test_whoever_leads_next_goes_on_with_what_waits(postgres_url):
             first, _ = await leaders.enter_async_context(member(postgres_url))
             await soon(lambda: first.conductor.leading)
             second, peer = await others.enter_async_context(member(postgres_url))
+            await soon(lambda: second.conductor.leader is not None)
             for run in (first, second):
                 run.delivering.retry_seconds = (0.1,)
             await put(peer, "PUT", "/v1/fleet", FLEET)

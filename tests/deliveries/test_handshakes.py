@@ -9,8 +9,15 @@ import pytest
 
 from fairnotice.deliveries.sending import Sender
 from tests.cli.serves import certificate
-from tests.control.calling import restarted
+from tests.control.calling import restarted, serving
 from tests.deliveries.receivers import receiving
+
+
+@pytest.fixture(scope="module")
+def calm():
+    """A service in which no webhook is ever made."""
+    with serving() as one:
+        yield one
 
 
 def refused(served, url, **more):
@@ -50,10 +57,10 @@ def test_eventgrid_asks_by_an_event(receiver, hook):
         (302, {"Location": "http://127.0.0.1:1/"}, b""),
     ],
 )
-def test_cloudevents_needs_a_proper_yes(served, receiver, answer):
+def test_cloudevents_needs_a_proper_yes(calm, receiver, answer):
     """Silence, another origin, an error and a redirect are none; what is needed is said."""
     receiver.agrees = lambda _: answer
-    said = refused(served, receiver.url)
+    said = refused(calm, receiver.url)
     assert "WebHook-Allowed-Origin: fairnotice" in said
 
 
@@ -67,10 +74,10 @@ def test_cloudevents_needs_a_proper_yes(served, receiver, answer):
         (500, {}, b""),
     ],
 )
-def test_eventgrid_needs_the_code(served, receiver, answer):
+def test_eventgrid_needs_the_code(calm, receiver, answer):
     """Another code, something else and an error are no yes."""
     receiver.agrees = lambda _: answer
-    said = refused(served, receiver.url, schema="eventgrid")
+    said = refused(calm, receiver.url, schema="eventgrid")
     assert "validationResponse" in said
 
 
@@ -113,14 +120,14 @@ def test_whoever_opens_the_validation_url_agrees_later(served, receiver, hook):
         ("http://127.0.0.1:1/", "nobody listens there"),
     ],
 )
-def test_where_nobody_is_told_anything(served, url, why):
+def test_where_nobody_is_told_anything(calm, url, why):
     """Neither in clear text to other machines, nor where clouds keep their credentials."""
-    assert why in refused(served, url)
+    assert why in refused(calm, url)
 
 
-def test_plain_http_to_another_machine_has_to_be_allowed(served):
+def test_plain_http_to_another_machine_has_to_be_allowed(calm):
     """Then it is tried, and here nobody is there."""
-    said = refused(served, "http://169.254.1.1/in", allow_http=True)
+    said = refused(calm, "http://169.254.1.1/in", allow_http=True)
     assert "no webhook may have" in said
 
 
