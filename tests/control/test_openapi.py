@@ -56,6 +56,7 @@ def test_every_shape_that_is_referred_to_is_there():
         "AuditPaging",
         "EventPaging",
         "Foresee",
+        "LetterPaging",
         "Paging",
         "Version",
     }
