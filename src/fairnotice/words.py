@@ -110,6 +110,13 @@ class TokenRole(StrEnum):
     ENDPOINT = "endpoint"
 
 
+class EventSchema(StrEnum):
+    """In what form a webhook is told of an event."""
+
+    CLOUDEVENTS = "cloudevents"
+    EVENTGRID = "eventgrid"
+
+
 class OperationKind(StrEnum):
     """What is going to happen. The table of all that follows from it is engine/kinds.py."""
 

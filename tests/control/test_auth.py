@@ -35,6 +35,7 @@ LOOK_AND_CHANGE = {
     "scopes": ("reader", "operator"),
     "tokens": ("admin", "admin"),
     "vms": ("reader", "operator"),
+    "webhooks": ("reader", "admin"),
 }
 # What a token with limits may ask for at all.
 FOR_LIMITED = ("events", "operations", "scale-sets", "scopes", "vms")

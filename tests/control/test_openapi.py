@@ -8,7 +8,9 @@ import sys
 
 from fairnotice.control.openapi import openapi
 from fairnotice.control.routes import ROUTES
+from fairnotice.stores.webhooks import Webhook
 from fairnotice.testing.manual_clock import ManualClock
+from fairnotice.words import EventSchema
 from tests.control.calling import serving
 
 DOCUMENT = json.loads(openapi(ROUTES))
@@ -56,6 +58,7 @@ def test_every_shape_that_is_referred_to_is_there():
         "AuditPaging",
         "EventPaging",
         "Foresee",
+        "LetterPaging",
         "Paging",
         "Version",
     }
@@ -77,7 +80,12 @@ def test_what_takes_a_key_says_so():
 
     What an endpoint says may be said twice.
     """
-    repeatable = ("/v1/fleet/difference", "/v1/tokens")
+    repeatable = (
+        "/v1/fleet/difference",
+        "/v1/tokens",
+        "/v1/webhooks",
+        "/v1/webhooks/{name}/test",
+    )
     for path, methods in DOCUMENT["paths"].items():
         for method, one in methods.items():
             names = [parameter["name"] for parameter in one["parameters"]]
@@ -176,7 +184,18 @@ def known_names(served):
     """Names that somebody has, of each kind; some events are announced for it."""
     asked = [served.post(f"/v1/vms/{vm}/restart").json for vm in ("web-0", "web-0", "db")]
     rollout = served.post("/v1/rollouts", {"nodes": ["node-3", "node-4"]}).json["id"]
+    hook = Webhook(
+        id="1",
+        name="ops",
+        # Nobody listens there.
+        url="http://127.0.0.1:1/",
+        schema=EventSchema.EVENTGRID,
+        created_at=ManualClock().wall(),
+        created_by="olga",
+    )
+    assert served.run.conductor._store.add_webhook(hook, 0)
     return {
+        "webhooks": ["ops"],
         "vms": ["web-0", "db", "spot_0", "batch_0", "FrontEnd_IN_0"],
         "nodes": ["node-0", "node-1", "node-5"],
         "endpoints": ["node-0", "node-1"],

@@ -15,9 +15,10 @@ from fairnotice.stores.access import Audited, Token
 from fairnotice.stores.backups import LEAP, Backup
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.opening import open_store
+from fairnotice.stores.webhooks import Delivery, Webhook
 from fairnotice.testing.conducted import ConductedStage
 from fairnotice.testing.manual_clock import DEFAULT_START
-from fairnotice.words import TokenRole
+from fairnotice.words import EventSchema, EventStatus, TokenRole
 from tests.engine.story import DB, OPERATOR, USER, WEB, sample
 from tests.house import ROOT
 from tests.stores.stories import Leading, bulk, nodes
@@ -47,6 +48,29 @@ AUDITED = [
 ]
 
 
+HOOK = Webhook(
+    id="1",
+    name="ops",
+    url="https://example.org/?code=ü",
+    schema=EventSchema.EVENTGRID,
+    created_at=DEFAULT_START,
+    created_by="olga",
+    secret="whsec_a",  # noqa: S106 - nobody's
+)
+LETTERS = [
+    Delivery(
+        id=f"{number}",
+        event="E",
+        status=EventStatus.STARTED,
+        queued_at=DEFAULT_START,
+        next_at=DEFAULT_START,
+        content="{}",
+    )
+    for number in range(2)
+]
+TOLD = {"webhook": 1, "delivery": 2}
+
+
 @pytest.fixture
 def opens(request, tmp_path):
     """Opens new databases of one sort, each time the same one of a name."""
@@ -72,6 +96,8 @@ def filled(store):
     """A store with a story behind it, tokens and an audit."""
     store.add_token(TOKEN)
     store.add_audit(AUDITED)
+    store.add_webhook(HOOK, 3)
+    store.queue_deliveries(HOOK.id, 3, 4, LETTERS)
     leading = Leading(store)
     leading.commit(*bulk(5_100))
     for name in ("a", "b", 'it\'s \\ "ü🦜"\u2028'):
@@ -107,7 +133,7 @@ def test_from_any_store_to_any_other(opens, of, to):
     leading = filled(source)
     found = restored(taken(source), target)
 
-    assert found.counts == {"fleet": 5_103, "journal": 5_103, "token": 1, "audit": 3}
+    assert found.counts == {"fleet": 5_103, "journal": 5_103, "token": 1, "audit": 3, **TOLD}
     assert found.revision == leading.revision
     assert content(target) == content(source)
     assert [line.change for line in target.history("node:a")] == [
@@ -115,6 +141,8 @@ def test_from_any_store_to_any_other(opens, of, to):
     ]
     assert target.tokens() == source.tokens()
     assert target.audit(10) == source.audit(10)
+    assert target.webhooks() == source.webhooks() == [(HOOK, 4)]
+    assert [one.delivery for one in target.deliveries(HOOK.id, 9)] == LETTERS
     Leading(target).declare("c")
     assert nodes(target) == [*nodes(source), "c"]
     source.close()
@@ -174,14 +202,16 @@ def damages(data):
     yield data[: len(data) // 2], "cut off or damaged"
     yield data[:-1], "cut off or damaged"
     yield data[:-8] + bytes([data[-8] ^ 1]) + data[-7:], "cut off or damaged"
-    yield data[:100] + bytes([data[100] ^ 1]) + data[101:], "cut off or damaged"
+    # Behind the head: what can be read of it says whose file it is.
+    later = len(data) * 3 // 4
+    yield data[:later] + bytes([data[later] ^ 1]) + data[later + 1 :], "cut off or damaged"
     yield gzip.compress(b"".join(lines[:-1])), "its end is missing"
     yield gzip.compress(b"".join((*lines[:2], *lines[3:]))), "checksum"
     yield gzip.compress(text.replace(b'"a"', b'"z"')), "checksum"
     yield gzip.compress(text + b"more\n"), "follows its end"
     yield gzip.compress(b"".join((lines[0], b'["unknown",1]\n', *lines[1:]))), "none of ours"
-    later = lines[0].replace(b'"fairnotice_backup":1', b'"fairnotice_backup":2')
-    yield gzip.compress(b"".join((later, *lines[1:]))), "later than this one"
+    head = lines[0].replace(b'"fairnotice_backup":1', b'"fairnotice_backup":2')
+    yield gzip.compress(b"".join((head, *lines[1:]))), "later than this one"
 
 
 @pytest.mark.parametrize("sort", SORTS)

@@ -93,10 +93,15 @@ class Waking:
 
 def forget_some(store: Store, timing: Timing, now: datetime) -> int:
     """Delete a piece of what is kept no longer; how many lines."""
-    return store.forget(
-        journal_before=now - timedelta(days=timing.journal_days),
-        history_before=now - timedelta(days=timing.history_days),
-    ) or store.forget_audit(now - timedelta(days=timing.audit_days))
+    journal_before = now - timedelta(days=timing.journal_days)
+    return (
+        store.forget(
+            journal_before=journal_before,
+            history_before=now - timedelta(days=timing.history_days),
+        )
+        or store.forget_audit(now - timedelta(days=timing.audit_days))
+        or store.forget_dead_letters(journal_before)
+    )
 
 
 async def forget_daily(clock: Clock, forget: Callable[[], Awaitable[int]]) -> None:

@@ -79,6 +79,7 @@ def application(
         ),
         Address("/healthz", _constant(msgspec.json.encode({"alive": True})), methods=["GET"]),
         Address("/readyz", _readyz(ready), methods=["GET"]),
+        Address("/v1/webhooks/{name}/validate", _validated(service), methods=["GET"]),
         *(_only_for(_least(address), address) for address in extra or ()),
     ]
     handlers = {404: _no_address, 405: _no_method, 500: _our_fault}
@@ -283,6 +284,23 @@ def _readyz(ready: Ready) -> Endpoint:
             # Where things are and what is wrong with them is for who may see all of the cloud.
             said = {"ready": health.ready}
         return _json(msgspec.json.encode(said), 200 if health.ready else 503)
+
+    return endpoint
+
+
+def _validated(service: Service) -> Endpoint:
+    """Where the receiver of a webhook says that he agrees, by the code that he was sent."""
+
+    async def endpoint(request: Request) -> Response:
+        code = request.query_params.get("code", "")
+        try:
+            agrees = await service.webhooks.validate(_name(request), code)
+        except Unavailable as error:
+            return problems.said(problems.unavailable(error))
+        if agrees:
+            return _json(msgspec.json.encode({"validated": True}))
+        detail = "No webhook waits to be validated by this code."
+        return problems.said(problems.problem("not-found", 404, detail))
 
     return endpoint
 

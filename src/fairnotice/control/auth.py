@@ -8,6 +8,7 @@ All 401 are alike, and all 403: neither tells whether something is there.
 """
 
 import asyncio
+import re
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -40,6 +41,8 @@ ONLY_ASKED = "fairnotice.only-asked"
 PASSED_ON = "fairnotice-passed-on"
 # What anybody may ask: whether somebody is there, and whether he is ready.
 OPEN_PATHS = ("/healthz", "/readyz")
+# And a receiver that was asked whether he agrees shows the code that he was sent, and no token.
+_VALIDATION_PATH = re.compile("/v1/webhooks/[^/]+/validate")
 LOOKING = ("GET", "HEAD", "OPTIONS")
 # A body may be so large, except where more is said.
 BODY_BYTES_MAX = 1024 * 1024
@@ -132,7 +135,7 @@ class Gate:
         caller = None if bearer is None else caller_of(bearer)
         witness = _Witness(send, keeps_body=scope["method"] not in LOOKING)
         try:
-            if caller is None and scope["path"] not in OPEN_PATHS:
+            if caller is None and not _is_open(scope["path"]):
                 await problems.said(unauthenticated(), _CHALLENGE)(scope, receive, witness)
             else:
                 more = {
@@ -171,6 +174,10 @@ class Gate:
             lapsed="" if lapsed is None else lapsed.why,
         )
         self._auth.audits.note(audited, refused=refused)
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN_PATHS or _VALIDATION_PATH.fullmatch(path) is not None
 
 
 def _shown(scope: Scope) -> str:

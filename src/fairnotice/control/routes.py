@@ -8,6 +8,7 @@ from fairnotice.control.routes_events import EVENT_ROUTES
 from fairnotice.control.routes_fleet import FAULT_ROUTES, FLEET_ROUTES
 from fairnotice.control.routes_nodes import NODE_ROUTES, ROLLOUT_ROUTES
 from fairnotice.control.routes_vms import SET_ROUTES, VM_ROUTES
+from fairnotice.control.routes_webhooks import WEBHOOK_ROUTES
 
 ROUTES: tuple[Route, ...] = tuple(
     foreseeable(route)
@@ -22,5 +23,6 @@ ROUTES: tuple[Route, ...] = tuple(
         *FLEET_ROUTES,
         *BACKUP_ROUTES,
         *ACCESS_ROUTES,
+        *WEBHOOK_ROUTES,
     )
 )

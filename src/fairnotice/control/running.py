@@ -24,10 +24,13 @@ from fairnotice.control.headers import Headers
 from fairnotice.control.holders import cannot_listen, is_loopback
 from fairnotice.control.metrics import CONTENT_TYPE, Tally, exposition
 from fairnotice.control.passing_on import Cluster, PassingOn
+from fairnotice.control.publishing import LOCATION, SUBSCRIPTION
 from fairnotice.control.service import Service
 from fairnotice.control.serving import Serving
 from fairnotice.control.shapes import Health
 from fairnotice.control.watching import Watchman
+from fairnotice.control.webhook_metrics import of_webhooks
+from fairnotice.deliveries.delivering import Delivering
 from fairnotice.drivers.driver import Driver, Watching
 from fairnotice.engine import DEV, Timing
 from fairnotice.errors import UsageError
@@ -114,6 +117,11 @@ class Running:
         self.auth = Auth(conductor.ask_store, clock)
         faults = None if worker is None else worker.faults
         self.service = Service(conductor, faults=faults, auth=self.auth)
+        webhooks = self.service.webhooks
+        self.delivering = Delivering(
+            conductor, clock, webhooks, subscription=SUBSCRIPTION, location=LOCATION
+        )
+        webhooks.changed = self.delivering.look_again
         self.tally.followers = self.service.endpoints.feeds.__len__
         self.tally.faults = lambda: self.auth.loops.faults_count
         # None where no VM is answered in this process.
@@ -183,9 +191,19 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
             await stack.enter_async_context(run.auth.loops.beside(machines=watchman.watching))
         if plan.auth:
             await stack.enter_async_context(run.auth.on_duty())
+        run.service.webhooks.public_url = _public_url(plan, run, entrance)
+        await stack.enter_async_context(run.auth.loops.beside(webhooks=run.delivering.deliver))
         fronts = plan.fronts(run)
         await stack.enter_async_context(control_plane(run, control, fronts, entrance))
         yield run
+
+
+def _public_url(plan: Plan, run: Running, entrance: Entrance) -> str:
+    """Where others reach the control plane; "" where nobody has said."""
+    if plan.cluster is not None:
+        return plan.cluster.lease.address.rstrip("/")
+    anywhere = run.control.host in ("0.0.0.0", "::")  # noqa: S104 - nothing is bound here
+    return "" if anywhere or entrance.behind_proxy else f"{entrance.scheme}://{run.control}"
 
 
 def _made(plan: Plan, conductor: Conductor, serving: Serving | None) -> Running:
@@ -269,7 +287,8 @@ def _metrics(run: Running, entrance: Entrance) -> Callable[[Request], Response]:
 
     def metrics(_: Request) -> Response:
         more = () if certificates is None else certificates.metrics()
-        return Response(exposition(run.tally, run.worker, more), media_type=CONTENT_TYPE)
+        every = (*more, *of_webhooks(run.delivering))
+        return Response(exposition(run.tally, run.worker, every), media_type=CONTENT_TYPE)
 
     return metrics
 

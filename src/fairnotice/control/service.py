@@ -16,6 +16,8 @@ from fairnotice.control import shapes, stories, views
 from fairnotice.control.admission import Auth
 from fairnotice.control.endpoints import Endpoints
 from fairnotice.control.misfits import nearest
+from fairnotice.control.publishing import LOCATION, SUBSCRIPTION
+from fairnotice.deliveries.webhooks import Webhooks
 from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
 from fairnotice.engine.kinds import KINDS
@@ -117,6 +119,7 @@ class Service:
         self.conductor = conductor
         self._auth = auth
         self.endpoints = Endpoints(conductor)
+        self.webhooks = Webhooks(conductor, subscription=SUBSCRIPTION, location=LOCATION)
         # Those of the endpoint in this process, where there is one.
         self._faults = faults
         self._new_id = new_id or _new_guid

@@ -20,7 +20,7 @@ from fairnotice import __version__
 from fairnotice.errors import UsageError
 from fairnotice.model import Scope
 from fairnotice.stores import rows
-from fairnotice.stores.copies import AnyRow, AuditRow, Copy, FleetRow, JournalRow, Pieces, TokenRow
+from fairnotice.stores.copies import AnyRow, Copy, FleetRow, Pieces
 from fairnotice.stores.memory import SCHEMA
 from fairnotice.stores.store import Store
 
@@ -71,7 +71,7 @@ class Summary(NamedTuple):
 
 _encoder = msgspec.json.Encoder()
 _heads = msgspec.json.Decoder(Head)
-_lines = msgspec.json.Decoder(FleetRow | JournalRow | TokenRow | AuditRow | End)
+_lines = msgspec.json.Decoder(AnyRow | End)
 
 
 def table_of(row: AnyRow) -> str:

@@ -1,7 +1,7 @@
 """Everything that a store holds, as it is handed from one store to another.
 
-`Copy.pieces` are the state's rows in their order, then the journal's lines in theirs, then tokens
-and audit. Each is a JSON array that begins with its table's name.
+`Copy.pieces` are the state's rows in their order, then the journal's lines in theirs, then tokens,
+audit, webhooks and their deliveries. Each is a JSON array that begins with its table's name.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,7 +47,23 @@ class AuditRow(msgspec.Struct, array_like=True, frozen=True, tag="audit"):
     body: str
 
 
-AnyRow = FleetRow | JournalRow | TokenRow | AuditRow
+class WebhookRow(msgspec.Struct, array_like=True, frozen=True, tag="webhook"):
+    """Who outside is told of events."""
+
+    id: str
+    cursor: int
+    body: str
+
+
+class DeliveryRow(msgspec.Struct, array_like=True, frozen=True, tag="delivery"):
+    """What a webhook is told, in its place among the others."""
+
+    webhook: str
+    dead_at: str | None
+    body: str
+
+
+AnyRow = FleetRow | JournalRow | TokenRow | AuditRow | WebhookRow | DeliveryRow
 
 
 class Pieces:

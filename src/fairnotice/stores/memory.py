@@ -3,24 +3,36 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from threading import Condition
 from typing import Any
 
 from fairnotice.engine.changes import Change, EventAnnounced, EventGone, Removal, Row
 from fairnotice.stores import access, rows, sql
 from fairnotice.stores.access import Audited, AuditLine, KnownTokens, Token
-from fairnotice.stores.copies import AnyRow, AuditRow, Copy, FleetRow, JournalRow, Pieces, TokenRow
+from fairnotice.stores.copies import (
+    AnyRow,
+    AuditRow,
+    Copy,
+    DeliveryRow,
+    FleetRow,
+    JournalRow,
+    Pieces,
+    TokenRow,
+    WebhookRow,
+)
+from fairnotice.stores.memory_webhooks import MemoryWebhooks
 from fairnotice.stores.store import Line, Loaded
 
 # It has no tables; its rows are those of the newest schema.
 SCHEMA = sql.read_migrations("fairnotice.stores.sqlite")[-1].number
 
 
-class MemoryStore:
+class MemoryStore(MemoryWebhooks):
     """Rows and journal in lists. Closing it loses nothing: the same object may be used again."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._moved = Condition()
         self._epoch = 0
         self._revision = 0
@@ -120,14 +132,17 @@ class MemoryStore:
         """Everything as it is now."""
         with self._moved:
             tokens, audit = self._tokens, list(self._audit)
-            found = _copied(dict(self._rows), list(self._journal), tokens, audit)
+            found = chain(
+                _copied(dict(self._rows), list(self._journal), tokens, audit),
+                self._copied_webhooks(),
+            )
             return Copy(SCHEMA, self._epoch, self._revision, self._recorded_at, Pieces(found))
 
     def fill(self, copy: Copy) -> None:
         """Take over a copy."""
         pieces = list(copy.pieces)
         with self._moved:
-            if self._revision or self._tokens.tokens or self._audit:
+            if self._revision or self._tokens.tokens or self._audit or self.webhooks():
                 raise sql.not_empty("in memory")
             for piece in pieces:
                 self._take(piece)
@@ -146,6 +161,8 @@ class MemoryStore:
         elif isinstance(piece, TokenRow):
             (token,) = access.tokens_from([(piece.changed, piece.body)]).tokens
             self._keep_token(token)
+        elif isinstance(piece, WebhookRow | DeliveryRow):
+            self._take_webhook(piece)
         else:
             (line,) = access.audit_from([(len(self._audit) + 1, piece.body)])
             self._audit.append(line)

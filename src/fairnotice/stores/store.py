@@ -4,7 +4,7 @@ A store holds two things and writes both in one transaction: the rows, which are
 only thing a start reads; and the journal, one line per change, numbered by a revision that only
 grows, which boards, histories and other processes follow.
 
-Beside them, tokens and the audit: stores/access.py.
+Beside them, tokens and the audit: stores/access.py; and webhooks: stores/webhooks.py.
 
 Its calls block; the conductor makes them in a thread of their own, one at a time. What cannot be
 done now raises errors.Unavailable, and the same call may succeed later.
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from fairnotice.engine.changes import Change, Row
 from fairnotice.stores.access import Access
 from fairnotice.stores.copies import Copied
+from fairnotice.stores.webhooks import Webhooks
 
 
 class Loaded(NamedTuple):
@@ -34,8 +35,8 @@ class Line(NamedTuple):
     change: Change[Any]
 
 
-class Store(Access, Copied, Protocol):
-    """What remembers a fleet, who may ask for what, and who has."""
+class Store(Access, Copied, Webhooks, Protocol):
+    """What remembers a fleet, who may ask for what, who has, and who is told outside."""
 
     def lead(self) -> int:
         """Take the lead: a new epoch, higher than all before, durable when this returns."""

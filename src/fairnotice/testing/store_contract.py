@@ -38,7 +38,7 @@ from fairnotice.stores.copies import FleetRow, JournalRow
 from fairnotice.stores.rows import CHANGES, change_from, decode, id_of, kind_of, row_type_of
 from fairnotice.stores.store import Line, Store
 from fairnotice.testing import sample_rows as sample
-from fairnotice.testing import store_contract_access
+from fairnotice.testing import store_contract_access, store_contract_webhooks
 from fairnotice.testing.sample_rows import START
 from fairnotice.testing.store_contract_access import promise
 
@@ -69,6 +69,7 @@ def check_store(make_store: Callable[[], Store]) -> None:
         _hanging_up_is_outlived,
         _old_lines_are_forgotten,
         *store_contract_access.PROMISES,
+        *store_contract_webhooks.PROMISES,
     ):
         check(make_store)
 

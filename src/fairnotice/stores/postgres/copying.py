@@ -6,7 +6,17 @@ from typing import Any
 import psycopg
 
 from fairnotice.stores import sql
-from fairnotice.stores.copies import AnyRow, AuditRow, Copy, FleetRow, JournalRow, Pieces, TokenRow
+from fairnotice.stores.copies import (
+    AnyRow,
+    AuditRow,
+    Copy,
+    DeliveryRow,
+    FleetRow,
+    JournalRow,
+    Pieces,
+    TokenRow,
+    WebhookRow,
+)
 from fairnotice.stores.postgres import schema
 
 _QUERIES = {name: text.encode() for name, text in sql.read_queries(__package__).items()}
@@ -15,6 +25,8 @@ _FILLING: dict[type, bytes] = {
     JournalRow: _QUERIES["fill_lines"],
     TokenRow: _QUERIES["fill_tokens"],
     AuditRow: _QUERIES["fill_audit"],
+    WebhookRow: _QUERIES["fill_webhooks"],
+    DeliveryRow: _QUERIES["fill_deliveries"],
 }
 # Rows that a copy has in hand at a time.
 COPY_ROWS = 5_000
@@ -42,6 +54,10 @@ def _rows(connection: Connection) -> Iterator[AnyRow]:
         yield TokenRow(*row)
     for at, body in _table(connection, _QUERIES["copy_audit"]):
         yield AuditRow(sql.instant(at), body)
+    for row in _table(connection, _QUERIES["copy_webhooks"]):
+        yield WebhookRow(*row)
+    for webhook, dead_at, body in _table(connection, _QUERIES["copy_deliveries"]):
+        yield DeliveryRow(webhook, dead_at and sql.instant(dead_at), body)
 
 
 def _table(connection: Connection, query: bytes) -> Iterator[tuple[Any, ...]]:

@@ -218,6 +218,61 @@ ORDER BY number DESC LIMIT %(limit)s;
 DELETE FROM fairnotice.audit
 WHERE number IN (SELECT number FROM fairnotice.audit WHERE at < %s LIMIT %s);
 
+-- name: webhooks
+-- Every webhook, and how far it has come.
+SELECT cursor, body FROM fairnotice.webhook;
+
+-- name: webhooks_alone
+-- Nobody else changes a webhook until this transaction is over; reading goes on.
+LOCK TABLE fairnotice.webhook IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: add_webhook
+-- Keep a new webhook.
+INSERT INTO fairnotice.webhook (id, cursor, body) VALUES (%s, %s, %s);
+
+-- name: change_webhook
+-- Keep what is said of a webhook now.
+UPDATE fairnotice.webhook SET body = %s WHERE id = %s;
+
+-- name: remove_webhook
+-- Forget a webhook.
+DELETE FROM fairnotice.webhook WHERE id = %s;
+
+-- name: remove_deliveries
+-- Forget all deliveries of a webhook.
+DELETE FROM fairnotice.delivery WHERE webhook = %s;
+
+-- name: move_cursor
+-- Say that a webhook's deliveries are queued so far, provided that they were so far until now.
+UPDATE fairnotice.webhook SET cursor = %s WHERE id = %s AND cursor = %s;
+
+-- name: add_deliveries
+-- Queue deliveries, in their order.
+INSERT INTO fairnotice.delivery (webhook, body)
+SELECT %s, body FROM unnest(%s::text[]) WITH ORDINALITY AS given (body, place) ORDER BY place;
+
+-- name: deliveries
+-- Deliveries of a webhook that wait, or that were given up.
+SELECT number, body FROM fairnotice.delivery
+WHERE webhook = %s AND (dead_at IS NOT NULL) = %s AND number > %s ORDER BY number LIMIT %s;
+
+-- name: deliveries_count
+-- How many deliveries of a webhook wait, or were given up.
+SELECT count(*) FROM fairnotice.delivery WHERE webhook = %s AND (dead_at IS NOT NULL) = %s;
+
+-- name: remove_done
+-- Forget deliveries that were taken.
+DELETE FROM fairnotice.delivery WHERE number = ANY(%s::bigint[]);
+
+-- name: keep_delivery
+-- Note what came of a delivery.
+UPDATE fairnotice.delivery SET dead_at = %s, body = %s WHERE number = %s;
+
+-- name: remove_dead_letters
+-- Forget some deliveries that were given up before this.
+DELETE FROM fairnotice.delivery
+WHERE number IN (SELECT number FROM fairnotice.delivery WHERE dead_at < %s LIMIT %s);
+
 -- name: copy_rows
 -- The whole state, as it is copied.
 SELECT kind, id, body FROM fairnotice.fleet ORDER BY position;
@@ -235,6 +290,14 @@ SELECT id, changed, body FROM fairnotice.token ORDER BY id;
 -- The whole audit, as it is copied.
 SELECT at, body FROM fairnotice.audit ORDER BY number;
 
+-- name: copy_webhooks
+-- All webhooks, as they are copied.
+SELECT id, cursor, body FROM fairnotice.webhook ORDER BY id;
+
+-- name: copy_deliveries
+-- All deliveries, as they are copied.
+SELECT webhook, dead_at, body FROM fairnotice.delivery ORDER BY number;
+
 -- name: hold_service
 -- Keep everybody else from leading and committing until this transaction ends.
 SELECT FROM fairnotice.service FOR UPDATE;
@@ -244,7 +307,8 @@ SELECT FROM fairnotice.service FOR UPDATE;
 SELECT
     (SELECT revision FROM fairnotice.service) > 0
     OR EXISTS (SELECT FROM fairnotice.token)
-    OR EXISTS (SELECT FROM fairnotice.audit);
+    OR EXISTS (SELECT FROM fairnotice.audit)
+    OR EXISTS (SELECT FROM fairnotice.webhook);
 
 -- name: fill_rows
 -- Take over rows of the state.
@@ -261,6 +325,14 @@ COPY fairnotice.token (id, changed, body) FROM STDIN;
 -- name: fill_audit
 -- Take over what people asked for.
 COPY fairnotice.audit (at, body) FROM STDIN;
+
+-- name: fill_webhooks
+-- Take over webhooks.
+COPY fairnotice.webhook (id, cursor, body) FROM STDIN;
+
+-- name: fill_deliveries
+-- Take over deliveries.
+COPY fairnotice.delivery (webhook, dead_at, body) FROM STDIN;
 
 -- name: fill_service
 -- Go on where a copy ended; no line before that is there for those who follow.

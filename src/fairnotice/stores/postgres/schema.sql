@@ -11,7 +11,7 @@ CREATE TABLE fairnotice.service (
     recorded_at timestamptz,
     feed_from bigint NOT NULL
 );
-INSERT INTO fairnotice.service VALUES (1, 4, 0, 0, NULL, 0);
+INSERT INTO fairnotice.service VALUES (1, 5, 0, 0, NULL, 0);
 
 -- The state: every row as it is now, in the order in which they were first written. Rows are
 -- written over and over: room in each page keeps that cheap.
@@ -69,3 +69,21 @@ CREATE TABLE fairnotice.lease (
     expires_at timestamptz NOT NULL
 );
 INSERT INTO fairnotice.lease VALUES (1, 0, '', '', 'epoch', 'epoch');
+
+-- Who outside is told of events, and up to which revision his deliveries are queued.
+CREATE TABLE fairnotice.webhook (
+    id text PRIMARY KEY,
+    cursor bigint NOT NULL,
+    body text NOT NULL
+);
+
+-- What webhooks are told, in its order, until they have taken it; and what was given up. No number
+-- is given twice: whoever has one may still hold it when its row is gone.
+CREATE TABLE fairnotice.delivery (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    webhook text NOT NULL,
+    dead_at timestamptz,
+    body text NOT NULL
+);
+CREATE INDEX delivery_order ON fairnotice.delivery (webhook, number);
+CREATE INDEX delivery_retention ON fairnotice.delivery (dead_at) WHERE dead_at IS NOT NULL;

@@ -23,6 +23,7 @@ from fairnotice.stores.copies import AnyRow, Copy, Pieces
 from fairnotice.stores.postgres import copying, schema
 from fairnotice.stores.postgres.access import PostgresAccess
 from fairnotice.stores.postgres.sessions import Connection, Where, hang_up
+from fairnotice.stores.postgres.webhooks import PostgresWebhooks
 from fairnotice.stores.rows import change_from, decoded
 from fairnotice.stores.store import Line, Loaded
 
@@ -48,7 +49,7 @@ class _Service(NamedTuple):
     feed_from: int
 
 
-class PostgresStore(PostgresAccess):
+class PostgresStore(PostgresAccess, PostgresWebhooks):
     """Rows and journal in the schema `fairnotice` of the database at this URL.
 
     After a failure the next call connects anew, so a store outlives its server's restarts.

@@ -5,7 +5,17 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from fairnotice.stores import sql
-from fairnotice.stores.copies import AnyRow, AuditRow, Copy, FleetRow, JournalRow, Pieces, TokenRow
+from fairnotice.stores.copies import (
+    AnyRow,
+    AuditRow,
+    Copy,
+    DeliveryRow,
+    FleetRow,
+    JournalRow,
+    Pieces,
+    TokenRow,
+    WebhookRow,
+)
 from fairnotice.stores.sqlite import schema
 
 _QUERIES = sql.read_queries(__package__)
@@ -14,6 +24,8 @@ _FILLING: dict[type, str] = {
     JournalRow: _QUERIES["add_line"],
     TokenRow: _QUERIES["keep_token"],
     AuditRow: _QUERIES["add_audit"],
+    WebhookRow: _QUERIES["add_webhook"],
+    DeliveryRow: _QUERIES["add_delivery"],
 }
 
 
@@ -37,6 +49,10 @@ def _rows(connection: sqlite3.Connection) -> Iterator[AnyRow]:
         yield TokenRow(*row)
     for row in connection.execute(_QUERIES["copy_audit"]):
         yield AuditRow(*row)
+    for row in connection.execute(_QUERIES["copy_webhooks"]):
+        yield WebhookRow(*row)
+    for row in connection.execute(_QUERIES["copy_deliveries"]):
+        yield DeliveryRow(*row)
 
 
 def fill(connection: sqlite3.Connection, name: str, copy: Copy) -> None:

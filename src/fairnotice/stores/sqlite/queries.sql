@@ -101,6 +101,55 @@ SELECT number FROM audit WHERE at < ? LIMIT ?;
 -- Forget one line of the audit.
 DELETE FROM audit WHERE number = ?;
 
+-- name: webhooks
+-- Every webhook, and how far it has come.
+SELECT cursor, body FROM webhook;
+
+-- name: add_webhook
+-- Keep a new webhook.
+INSERT INTO webhook (id, cursor, body) VALUES (?, ?, ?);
+
+-- name: change_webhook
+-- Keep what is said of a webhook now.
+UPDATE webhook SET body = ? WHERE id = ?;
+
+-- name: remove_webhook
+-- Forget a webhook.
+DELETE FROM webhook WHERE id = ?;
+
+-- name: remove_deliveries
+-- Forget all deliveries of a webhook.
+DELETE FROM delivery WHERE webhook = ?;
+
+-- name: move_cursor
+-- Say that a webhook's deliveries are queued so far, provided that they were so far until now.
+UPDATE webhook SET cursor = ? WHERE id = ? AND cursor = ?;
+
+-- name: add_delivery
+-- Queue a delivery.
+INSERT INTO delivery (webhook, dead_at, body) VALUES (?, ?, ?);
+
+-- name: deliveries
+-- Deliveries of a webhook that wait, or that were given up.
+SELECT number, body FROM delivery
+WHERE webhook = ? AND (dead_at IS NOT NULL) = ? AND number > ? ORDER BY number LIMIT ?;
+
+-- name: deliveries_count
+-- How many deliveries of a webhook wait, or were given up.
+SELECT count(*) FROM delivery WHERE webhook = ? AND (dead_at IS NOT NULL) = ?;
+
+-- name: remove_delivery
+-- Forget a delivery.
+DELETE FROM delivery WHERE number = ?;
+
+-- name: keep_delivery
+-- Note what came of a delivery.
+UPDATE delivery SET dead_at = ?, body = ? WHERE number = ?;
+
+-- name: old_dead_letters
+-- Some deliveries that were given up before this.
+SELECT number FROM delivery WHERE dead_at < ? LIMIT ?;
+
 -- name: copy_rows
 -- The whole state, as it is copied.
 SELECT kind, id, body FROM fleet ORDER BY position;
@@ -117,12 +166,21 @@ SELECT id, changed, body FROM token ORDER BY id;
 -- The whole audit, as it is copied.
 SELECT at, body FROM audit ORDER BY number;
 
+-- name: copy_webhooks
+-- All webhooks, as they are copied.
+SELECT id, cursor, body FROM webhook ORDER BY id;
+
+-- name: copy_deliveries
+-- All deliveries, as they are copied.
+SELECT webhook, dead_at, body FROM delivery ORDER BY number;
+
 -- name: holds_something
 -- Whether anything was ever written here.
 SELECT
     (SELECT revision FROM service) > 0
     OR EXISTS (SELECT 1 FROM token)
-    OR EXISTS (SELECT 1 FROM audit);
+    OR EXISTS (SELECT 1 FROM audit)
+    OR EXISTS (SELECT 1 FROM webhook);
 
 -- name: fill_service
 -- Go on where a copy ended; no line before that is there for those who follow.

@@ -9,7 +9,7 @@ CREATE TABLE service (
     recorded_at TEXT,
     feed_from INTEGER NOT NULL
 );
-INSERT INTO service VALUES (1, 4, 0, 0, NULL, 0);
+INSERT INTO service VALUES (1, 5, 0, 0, NULL, 0);
 
 -- The state: every row as it is now, in the order in which they were first written.
 CREATE TABLE fleet (
@@ -54,3 +54,21 @@ CREATE TABLE audit (
     body TEXT NOT NULL
 );
 CREATE INDEX audit_retention ON audit (at);
+
+-- Who outside is told of events, and up to which revision his deliveries are queued.
+CREATE TABLE webhook (
+    id TEXT PRIMARY KEY,
+    cursor INTEGER NOT NULL,
+    body TEXT NOT NULL
+);
+
+-- What webhooks are told, in its order, until they have taken it; and what was given up. No number
+-- is given twice: whoever has one may still hold it when its row is gone.
+CREATE TABLE delivery (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    webhook TEXT NOT NULL,
+    dead_at TEXT,
+    body TEXT NOT NULL
+);
+CREATE INDEX delivery_order ON delivery (webhook, number);
+CREATE INDEX delivery_retention ON delivery (dead_at) WHERE dead_at IS NOT NULL;

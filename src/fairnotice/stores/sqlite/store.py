@@ -17,6 +17,7 @@ from fairnotice.stores.file_lock import FileLock
 from fairnotice.stores.rows import change_from, decoded
 from fairnotice.stores.sqlite import copying, schema
 from fairnotice.stores.sqlite.access import SqliteAccess
+from fairnotice.stores.sqlite.webhooks import SqliteWebhooks
 from fairnotice.stores.store import Line, Loaded
 
 _QUERIES = sql.read_queries(__package__)
@@ -52,7 +53,7 @@ class _Service(NamedTuple):
     feed_from: int
 
 
-class SqliteStore(SqliteAccess):
+class SqliteStore(SqliteAccess, SqliteWebhooks):
     """Rows and journal in the SQLite file at `path`, which is made where there is none.
 
     The file is locked for this process (`PATH.lock`) until `close`. After a failure the file is

@@ -1,0 +1,1 @@
+"""Events told outside the VM: webhooks with the shape of Azure Event Grid."""

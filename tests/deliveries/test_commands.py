@@ -1,0 +1,116 @@
+"""Webhooks by the command line, and who may."""
+
+import json
+import urllib.request
+
+import pytest
+
+from fairnotice.cli import exits
+from fairnotice.stores.memory import MemoryStore
+from fairnotice.words import TokenRole
+from tests.cli.typed import typed
+from tests.control.bearers import kept
+from tests.control.calling import restarted, serving
+from tests.deliveries.receivers import receiving
+from tests.deliveries.waiting import until
+
+
+@pytest.fixture
+def type_in(served):
+    """Types a command for the service."""
+    return lambda *words: typed("webhook", *words, url=f"http://{served.run.control}")
+
+
+def test_a_webhook_from_its_beginning_to_its_end(served, receiver, type_in):
+    """Made, looked at, tested, told, its dead letter read and delivered again, deleted."""
+    empty = type_in("list")
+    assert "There is no webhook" in empty.out
+    made = type_in("create", "ops", receiver.url, "--signed", "--status", "Scheduled")
+    assert made.code == exits.DONE, made.err
+    assert made.out.startswith("whsec_")
+    assert len(made.out.split()) == 1
+    assert made.out.strip() not in made.err
+    assert "delivering" in type_in("list").out
+    assert type_in("test", "ops").out == "Taken: it answered 200.\n"
+    receiver.next()
+    receiver.answers = lambda _: 400
+    event = restarted(served)
+    until(lambda: event in type_in("dead-letters", "ops").out)
+    assert type_in("test", "ops").code == exits.REFUSED
+    receiver.answers = lambda _: 200
+    assert type_in("redeliver", "ops").out == "Delivered again: 1\n"
+    assert receiver.next().properties["EventId"] == event.lower()
+    shown = json.loads(type_in("show", "ops", "--json").out)
+    assert (shown["statuses"], shown["signed"]) == (["Scheduled"], True)
+    assert type_in("delete", "ops").out == "Deleted: ops\n"
+    assert type_in("show", "ops").code == exits.NOT_FOUND
+
+
+def test_what_is_refused_is_said(receiver, type_in):
+    """A receiver that does not agree, a name that nobody has, a word that is none."""
+    receiver.agrees = lambda _: (200, {}, b"")
+    refused = type_in("create", "ops", receiver.url)
+    assert refused.code == exits.REFUSED
+    assert "WebHook-Allowed-Origin" in refused.err
+    assert type_in("delete", "ops").code == exits.NOT_FOUND
+    assert type_in("create", "ops", receiver.url, "--status", "Over").code == exits.WRONG_USAGE
+
+
+def test_only_an_admin_makes_webhooks():
+    """Others look, or not even that; and the receiver that agrees later needs no token."""
+    store = MemoryStore()
+    token = {
+        "admin": kept(store, "olga", TokenRole.ADMIN),
+        "operator": kept(store, "otto", TokenRole.OPERATOR),
+        "limited": kept(store, "lisa", TokenRole.READER, scopes=("vm:db",)),
+    }
+    with receiving() as receiver, serving(store, auth=True) as served:
+        receiver.agrees = lambda _: (200, {}, b"")
+        body = {"name": "ops", "url": receiver.url, "schema": "eventgrid"}
+
+        def ask(who, method, path, body=None):
+            return served.call(method, path, body, Authorization=f"Bearer {token[who]}").status
+
+        for who in ("operator", "limited"):
+            assert ask(who, "POST", "/v1/webhooks", body) == 403
+        assert receiver.tried == []
+        assert ask("admin", "POST", "/v1/webhooks", body) == 200
+        assert ask("operator", "GET", "/v1/webhooks/ops") == 200
+        assert ask("limited", "GET", "/v1/webhooks/ops") == 403
+        for path in ("test", "redeliver"):
+            assert ask("operator", "POST", f"/v1/webhooks/ops/{path}", {}) == 403
+        assert ask("operator", "DELETE", "/v1/webhooks/ops") == 403
+        assert served.get("/v1/webhooks").status == 401
+        url = receiver.tried[0].event["data"]["validationUrl"]
+        with urllib.request.urlopen(url) as answer:  # noqa: S310 - our own service
+            assert json.load(answer) == {"validated": True}
+
+
+def test_a_journal_that_is_forgotten_is_made_up_for_by_the_state(served, receiver, hook):
+    """Whoever was away for too long is told every event as it is now, with ids that he may know."""
+    hook(receiver)
+    event = restarted(served)
+    first = receiver.next()
+    assert served.call("DELETE", "/v1/webhooks/ops").status == 200
+
+    def set_back():
+        async def change():
+            store = served.run.conductor._store
+            (made,) = store.webhooks()
+            store._followed[made.webhook.id] = made._replace(cursor=0)
+            store._feed_from = served.run.conductor.feed.revision - 1
+            served.run.conductor.feed._lines.clear()
+
+        served.inside(change())
+
+    receiver.agrees = lambda _: (200, {}, b"")
+    hook(receiver, schema="eventgrid")
+    set_back()
+    with urllib.request.urlopen(  # noqa: S310 - our own service
+        receiver.tried[-1].event["data"]["validationUrl"]
+    ):
+        pass
+    again = receiver.next()
+    assert again.properties == first.properties
+    assert again.event["id"] == first.event["id"]
+    assert again.properties["EventId"] == event.lower()

@@ -1,0 +1,164 @@
+"""Nobody is told anything who has not agreed, and nobody who may not be."""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+
+import pytest
+
+from fairnotice.deliveries.sending import Sender
+from tests.cli.serves import certificate
+from tests.control.calling import restarted, serving
+from tests.deliveries.receivers import receiving
+
+
+@pytest.fixture(scope="module")
+def calm():
+    """A service in which no webhook is ever made."""
+    with serving() as one:
+        yield one
+
+
+def refused(served, url, **more):
+    """What is said to whoever wants this webhook; nothing is kept."""
+    answer = served.post("/v1/webhooks", {"name": "ops", "url": url, **more})
+    assert answer.status == 422, answer
+    assert served.get("/v1/webhooks").json["items"] == []
+    return answer.json["detail"]
+
+
+def test_cloudevents_asks_by_options(receiver, hook):
+    """With the origin in a header, as the specification of CloudEvents for webhooks has it."""
+    hook(receiver)
+    (asked,) = receiver.tried
+    assert asked.method == "OPTIONS"
+    assert asked.headers["webhook-request-origin"] == "fairnotice"
+
+
+def test_eventgrid_asks_by_an_event(receiver, hook):
+    """With a code that is to be repeated, and another way to say yes."""
+    hook(receiver, schema="eventgrid")
+    (asked,) = receiver.tried
+    assert asked.headers["aeg-event-type"] == "SubscriptionValidation"
+    assert asked.headers["aeg-subscription-name"] == "OPS"
+    (event,) = json.loads(asked.body)
+    assert event["eventType"] == "Microsoft.EventGrid.SubscriptionValidationEvent"
+    assert len(event["data"]["validationCode"]) == 43
+    assert event["data"]["validationUrl"].startswith("http://127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, {}, b""),
+        (200, {"WebHook-Allowed-Origin": "somebody.example.org"}, b""),
+        (405, {"WebHook-Allowed-Origin": "*"}, b""),
+        (302, {"Location": "http://127.0.0.1:1/"}, b""),
+    ],
+)
+def test_cloudevents_needs_a_proper_yes(calm, receiver, answer):
+    """Silence, another origin, an error and a redirect are none; what is needed is said."""
+    receiver.agrees = lambda _: answer
+    said = refused(calm, receiver.url)
+    assert "WebHook-Allowed-Origin: fairnotice" in said
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, {}, b'{"validationResponse": "another"}'),
+        (200, {}, b"yes, please"),
+        (200, {}, b"\xff\xfe[1"),
+        (400, {}, b""),
+        (500, {}, b""),
+    ],
+)
+def test_eventgrid_needs_the_code(calm, receiver, answer):
+    """Another code, something else and an error are no yes."""
+    receiver.agrees = lambda _: answer
+    said = refused(calm, receiver.url, schema="eventgrid")
+    assert "validationResponse" in said
+
+
+def test_whoever_opens_the_validation_url_agrees_later(served, receiver, hook):
+    """Until then nothing is told; then also what has happened since it was made."""
+    receiver.agrees = lambda _: (200, {}, b"")
+    made = hook(receiver, schema="eventgrid")
+    assert made["webhook"]["state"] == "awaiting validation"
+    assert made["warnings"] == ["Nothing is told before its validationUrl was opened."]
+    event = restarted(served)
+    assert receiver.nothing_within(0.3)
+    url = receiver.tried[0].event["data"]["validationUrl"]
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(url[:-1] + ("A" if url[-1] != "A" else "B"))  # noqa: S310 - our own service
+    with urllib.request.urlopen(url) as answer:  # noqa: S310 - our own service
+        assert json.load(answer) == {"validated": True}
+    assert receiver.next().properties["EventId"] == event.lower()
+    assert served.get("/v1/webhooks/ops").json["state"] == "delivering"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        # Once is enough.
+        urllib.request.urlopen(url)  # noqa: S310 - our own service
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://192.0.2.1/in", "could be read on the way"),
+        ("ftp://127.0.0.1/in", "no https:// URL"),
+        ("https:///in", "no https:// URL"),
+        ("https://user:secret@127.0.0.1/", "neither a user"),
+        ("https://127.0.0.1/#x", "nor a fragment"),
+        ("https://127.0.0.1/ä", "ASCII"),
+        ("https://127.0.0.1:x/", "no URL"),
+        ("https://127.0.0.1/a\r\nHost: b", "ASCII"),
+        ("https://169.254.169.254/metadata", "no webhook may have"),
+        ("https://[fe80::1]/", "no webhook may have"),
+        ("https://[::ffff:169.254.169.254]/", "no webhook may have"),
+        ("https://0.0.0.0/", "no webhook may have"),
+        ("https://224.0.0.1/", "no webhook may have"),
+        ("http://127.0.0.1:1/", "nobody listens there"),
+    ],
+)
+def test_where_nobody_is_told_anything(calm, url, why):
+    """Neither in clear text to other machines, nor where clouds keep their credentials."""
+    assert why in refused(calm, url)
+
+
+def test_plain_http_to_another_machine_has_to_be_allowed(calm):
+    """Then it is tried, and here nobody is there."""
+    said = refused(calm, "http://169.254.1.1/in", allow_http=True)
+    assert "no webhook may have" in said
+
+
+def test_what_does_not_fit_is_refused(served, receiver, hook):
+    """A name that is none, a filter for nothing, numbers out of their range, a name twice."""
+    for more in (
+        {"name": "no name"},
+        {"statuses": ["Over"]},
+        {"scopes": ["vm:nobody"]},
+        {"attempts_max": 0},
+        {"attempts_max": 31},
+        {"keep_minutes": 1_441},
+        {"schema": "other"},
+    ):
+        answer = served.post("/v1/webhooks", {"name": "ops", "url": receiver.url, **more})
+        assert answer.status in (404, 422), more
+    assert receiver.tried == []
+    hook(receiver)
+    with receiving() as other:
+        again = served.post("/v1/webhooks", {"name": "OPS", "url": other.url})
+        assert again.status == 422
+        assert other.tried == []
+
+
+def test_a_certificate_has_to_be_vouched_for(served, tmp_path):
+    """One that nobody vouches for is refused; with an authority of one's own it is taken."""
+    cert, key = certificate(tmp_path)
+    with receiving(tls=(cert, key)) as secure:
+        assert "certificate verify failed" in refused(served, secure.url)
+        served.run.service.webhooks.sender = Sender(ssl.create_default_context(cafile=cert))
+        answer = served.post("/v1/webhooks", {"name": "ops", "url": secure.url})
+        assert answer.status == 200, answer
+        restarted(served)
+        assert secure.next().properties["EventStatus"] == "Scheduled"
