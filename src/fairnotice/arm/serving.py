@@ -4,10 +4,11 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
+from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fairnotice.arm import failures
 from fairnotice.arm.api import Arm
+from fairnotice.arm.failures import of_problem
 from fairnotice.control.auth import (
     ANYBODY,
     CALLER,
@@ -27,11 +28,20 @@ from fairnotice.errors import Unavailable
 PLACE = Place("127.0.0.1", 8643)
 
 
+class SigningIn(NamedTuple):
+    """How somebody says who he is: addresses for whom has no token yet, and whose a token is."""
+
+    addresses: list[Route]
+    find: Find
+
+
 class Port(NamedTuple):
     """Where it listens, with which certificate, and by which names it may be asked."""
 
     place: Place
     entrance: Entrance
+    # Once it is known where that is. Left out, only tokens of fairnotice as they are count.
+    signing_in: Callable[[Running], SigningIn] | None = None
 
 
 class _Shown:
@@ -48,14 +58,39 @@ class _Shown:
             try:
                 found = await self._find(shown_token(scope))
             except Unavailable as error:
-                await failures.of_problem(unavailable(error))(scope, receive, send)
+                await of_problem(unavailable(error))(scope, receive, send)
                 return
             if found is None:
-                answer = failures.of_problem(unauthenticated(), CHALLENGE)
+                answer = of_problem(unauthenticated(), CHALLENGE)
                 await answer(scope, receive, send)
                 return
             caller = found
         await self._app({**scope, CALLER: caller}, receive, send)
+
+
+class _Fork:
+    """What anybody may ask is answered here, and all else behind the gate."""
+
+    def __init__(self, addresses: list[Route], gated: ASGIApp) -> None:
+        self._addresses = addresses
+        self._open = Router(addresses, redirect_slashes=False)
+        self._gated = gated
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application in front of two others."""
+        is_open = any(one.matches(scope)[0] is Match.FULL for one in self._addresses)
+        await (self._open if is_open else self._gated)(scope, receive, send)
+
+
+def _entered(run: Running, app: ASGIApp, port: Port, own: str) -> ASGIApp:
+    """The application behind whatever decides who may ask."""
+    signing_in = SigningIn([], finding(run.auth))
+    if port.signing_in is not None:
+        signing_in = port.signing_in(run)
+    if run.auth.required:
+        return _Fork(signing_in.addresses, Gate(app, run.auth, signing_in.find, of_problem))
+    shown = _Fork(signing_in.addresses, _Shown(app, signing_in.find))
+    return Guard(shown, LOCAL_NAMES | {own}, port.entrance.names)
 
 
 def opened(port: Port) -> Callable[[Running], contextlib.AbstractAsyncContextManager[None]]:
@@ -69,14 +104,9 @@ def opened(port: Port) -> Callable[[Running], contextlib.AbstractAsyncContextMan
             passing_on = None
             if run.cluster is not None:
                 app = passing_on = PassingOn(app, run.conductor, run.cluster)
-            find = finding(run.auth)
-            if run.auth.required:
-                app = Gate(app, run.auth, find, failures.of_problem)
-            else:
-                own = LOCAL_NAMES | {sock.getsockname()[0]}
-                app = Guard(_Shown(app, find), own, port.entrance.names)
+            entered = _entered(run, app, port, sock.getsockname()[0])
             try:
-                async with answering(app, sock, port.entrance):
+                async with answering(entered, sock, port.entrance):
                     yield
             finally:
                 if passing_on is not None:

@@ -102,7 +102,11 @@ def _machine(facts: Facts) -> Json:
         "hardwareProfile": {"vmSize": facts.size},
         "storageProfile": {
             "imageReference": {**image, "version": facts.version},
-            "osDisk": {"name": f"{facts.name}_OsDisk", "osType": facts.os_type},
+            "osDisk": {
+                "name": f"{facts.name}_OsDisk",
+                "osType": facts.os_type,
+                "createOption": "FromImage",
+            },
             "dataDisks": [],
         },
         "osProfile": {"computerName": facts.computer_name, "adminUsername": "azureuser"},
