@@ -9,7 +9,6 @@ from fairnotice.arm.failures import Failure
 # The subscription and the place of everything here, as the instance document has them too.
 SUBSCRIPTION_ID = "00000000-0000-0000-0000-000000000001"
 LOCATION = "local"
-TENANT_ID = "11111111-1111-1111-1111-111111111111"
 
 SUBSCRIPTION = "/subscriptions/{subscription}"
 GROUP = f"{SUBSCRIPTION}/resourceGroups/{{group}}"

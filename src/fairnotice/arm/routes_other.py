@@ -7,6 +7,7 @@ from fairnotice.arm.doing import approve
 from fairnotice.arm.failures import Failure, malformed
 from fairnotice.arm.long_running import course
 from fairnotice.arm.route import ArmRoute, Call, Done
+from fairnotice.arm.signing import TENANT
 from fairnotice.control.limits import Reach
 from fairnotice.engine import Fleet
 from fairnotice.model import Event
@@ -28,7 +29,7 @@ def _subscription(_: Call) -> Done:
 
 
 def _tenants(_: Call) -> Done:
-    own = {"id": f"/tenants/{paths.TENANT_ID}", "tenantId": paths.TENANT_ID}
+    own = {"id": f"/tenants/{TENANT}", "tenantId": TENANT}
     return Done({"value": [{**own, "displayName": "fairnotice"}]})
 
 

@@ -8,7 +8,12 @@ from starlette.routing import Match, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairnotice.arm.api import Arm
+from fairnotice.arm.authority import authority_routes
+from fairnotice.arm.bearers import Bearers
 from fairnotice.arm.failures import of_problem
+from fairnotice.arm.issuing import Issuer
+from fairnotice.arm.signing import KeyFile
+from fairnotice.clock import Clock
 from fairnotice.control.auth import (
     ANYBODY,
     CALLER,
@@ -42,6 +47,17 @@ class Port(NamedTuple):
     entrance: Entrance
     # Once it is known where that is. Left out, only tokens of fairnotice as they are count.
     signing_in: Callable[[Running], SigningIn] | None = None
+
+
+def signing_with(file: KeyFile, clock: Clock, url: str = "") -> Callable[[Running], SigningIn]:
+    """Signing in with access tokens that these keys sign, at a port of this URL."""
+
+    def signing_in(run: Running) -> SigningIn:
+        port = 0 if run.arm is None else run.arm.port
+        issuer = Issuer(file, run.auth, clock, url or f"https://localhost:{port}")
+        return SigningIn(authority_routes(issuer), Bearers(issuer).caller)
+
+    return signing_in
 
 
 class _Shown:

@@ -6,6 +6,7 @@ import msgspec
 
 from fairnotice.arm import finding, paths
 from fairnotice.arm.merging import merged
+from fairnotice.arm.signing import TENANT
 from fairnotice.engine import Fleet
 from fairnotice.engine.describing import version
 from fairnotice.engine.keeping import NOTHING, kept_name
@@ -34,7 +35,7 @@ def subscription() -> Json:
     return {
         "id": f"/subscriptions/{paths.SUBSCRIPTION_ID}",
         "subscriptionId": paths.SUBSCRIPTION_ID,
-        "tenantId": paths.TENANT_ID,
+        "tenantId": TENANT,
         "displayName": "fairnotice",
         "state": "Enabled",
         "authorizationSource": "RoleBased",

@@ -84,7 +84,7 @@ class Plan(NamedTuple):
     lease: Lease | None = None
     entrance: "Entrance | None" = None
     # A port of another front, once there is a service to show.
-    beside: Callable[["Running"], contextlib.AbstractAsyncContextManager[None]] | None = None
+    beside: "Beside | None" = None
 
 
 class Entrance(NamedTuple):
@@ -155,6 +155,9 @@ class Running:
             epoch=leader.epoch if leader else conductor.epoch,
             lag_seconds=round(conductor.lag_seconds, 3),
         )
+
+
+Beside = Callable[[Running], contextlib.AbstractAsyncContextManager[None]]
 
 
 @contextlib.asynccontextmanager
