@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sys
 from urllib.request import urlopen
 
 from azure.core.exceptions import HttpResponseError
@@ -46,12 +47,13 @@ def acknowledged():
 
 async def asynchronous():
     """The same without blocking."""
-    async with AsyncCredential() as credential, AsyncCompute(
-        credential, SUBSCRIPTION, **WHERE
-    ) as client:
+    async with (
+        AsyncCredential() as credential,
+        AsyncCompute(credential, SUBSCRIPTION, **WHERE) as client,
+    ):
         poller = await client.virtual_machines.begin_restart("sample", "web-1")
         await poller.result()
         return poller.status()
 
 
-print(json.dumps([synchronous(), acknowledged(), asyncio.run(asynchronous())]))
+json.dump([synchronous(), acknowledged(), asyncio.run(asynchronous())], sys.stdout)

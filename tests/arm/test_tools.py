@@ -9,29 +9,55 @@ from pathlib import Path
 
 import pytest
 
+from tests.arm.tools import NOTICE
+
 ROOT = Path(__file__).parents[2]
-INSIDE = f"ip link set lo up && exec {sys.executable} -m tests.arm.tools"
 REFUSED = {
     "vm restart -g sample -n nobody": (3, "ResourceNotFound"),
     "vm simulate-eviction -g sample -n web-2": (1, "OperationNotAllowed"),
-    "vmss update -g sample -n batch --enable-terminate-notification true "
-    "--terminate-notification-time 20": (1, "PT5M to PT15M"),
+    f"{NOTICE} 20": (1, "PT5M to PT15M"),
 }
 
 
-@pytest.fixture(scope="module")
-def tools(tmp_path_factory):
-    """What all of them came to: one service, run once."""
+def alone(line, folder, **environment):
+    """Run this where nothing but loopback is; what it printed."""
     modules = ROOT / "tests" / "arm" / "node_modules" / "@azure"
     there = (ROOT / ".venv-azure" / "bin" / "az").exists() and modules.exists()
     if "CI" not in os.environ and not (there and all(map(shutil.which, ("unshare", "node", "ip")))):
         pytest.skip("Azure's tools are not installed: run scripts/test-tools")
     rights = [] if os.geteuid() == 0 else ["--map-root-user"]
-    folder = tmp_path_factory.mktemp("tools")
-    line = ["unshare", "--net", *rights, "sh", "-c", f"{INSIDE} {folder}"]
-    done = subprocess.run(line, cwd=ROOT, check=False, capture_output=True, timeout=300)  # noqa: S603
-    assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)
+    done = subprocess.run(  # noqa: S603
+        ["unshare", "--net", *rights, "sh", "-ec", f"ip link set lo up; {line}"],  # noqa: S607
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environment, "FOLDER": str(folder)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory):
+    """What all of them came to: one service, run once."""
+    line = f"exec {sys.executable} -m tests.arm.tools $FOLDER"
+    return json.loads(alone(line, tmp_path_factory.mktemp("tools")))
+
+
+def test_the_five_lines_of_the_guide(tmp_path):
+    """From `make up` to a restart, as they stand there."""
+    page = (ROOT / "docs/guides/azure-tools.md").read_text("utf-8")
+    lines = page.partition("```bash\n")[2].partition("```")[0].strip().splitlines()
+    assert len(lines) == 5
+    up = (
+        f'{ROOT}/.venv/bin/fairnotice up > $FOLDER/up.log 2>&1 & trap "kill $!" EXIT; '
+        "until grep -q 'fairnotice is up' $FOLDER/up.log; do sleep 0.1; done; "
+    )
+    path = f"{ROOT}/.venv-azure/bin:{os.environ['PATH']}"
+    found = alone(up + "\n".join(lines), tmp_path, HOME=str(tmp_path), PATH=path, XDG_STATE_HOME="")
+    assert '"status": "Succeeded"' in found
 
 
 def shown(tools, line):
@@ -42,7 +68,7 @@ def shown(tools, line):
 
 
 def test_every_command_of_az_comes_to_what_it_should(tools):
-    """Also those that wait for the event: a VM polls, sees it, approves, and the command returns."""
+    """Also those that wait for an event: a VM sees it, approves, and the command returns."""
     commands = {name: found for name, found in tools["found"].items() if name.startswith("az ")}
     assert len(commands) == 22
     for name, (code, _, said, _) in commands.items():
@@ -55,11 +81,7 @@ def test_what_az_shows(tools):
     """Names, power, instances, the terminate notice that was asked for, and how many there are."""
     assert [vm["name"] for vm in shown(tools, "vm list")] == ["web-0", "web-1", "web-2", "db"]
     assert {vm["powerState"] for vm in shown(tools, "vm list -d")} == {"VM running"}
-    updated = shown(
-        tools,
-        "vmss update -g sample -n batch --enable-terminate-notification true "
-        "--terminate-notification-time 10",
-    )
+    updated = shown(tools, f"{NOTICE} 10")
     profile = updated["virtualMachineProfile"]["scheduledEventsProfile"]
     assert profile["terminateNotificationProfile"] == {"enable": True, "notBeforeTimeout": "PT10M"}
     assert shown(tools, "vmss scale -g sample -n batch --new-capacity 5")["sku"]["capacity"] == 5

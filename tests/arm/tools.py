@@ -29,6 +29,10 @@ SECONDS_MAX = 120
 POLL_SECONDS = 0.2
 # What happens to this one is approved by Microsoft.Maintenance (sdk.py).
 LEFT = ["web-2"]
+NOTICE = (
+    "vmss update -g sample -n batch --enable-terminate-notification true "
+    "--terminate-notification-time"
+)
 # Side by side; what is of one VM or set stands in one lane, in its order.
 LANES = (
     (
@@ -50,10 +54,8 @@ LANES = (
         "vmss list",
         "vmss list-instances -g sample -n batch",
         "vmss restart -g sample -n batch --instance-ids 0",
-        "vmss update -g sample -n batch --enable-terminate-notification true "
-        "--terminate-notification-time 10",
-        "vmss update -g sample -n batch --enable-terminate-notification true "
-        "--terminate-notification-time 20",
+        f"{NOTICE} 10",
+        f"{NOTICE} 20",
         "vmss scale -g sample -n batch --new-capacity 5",
         "vmss delete-instances -g sample -n batch --instance-ids 4",
         "vmss simulate-eviction -g sample -n spot --instance-id 0",
@@ -161,7 +163,7 @@ def main(folder):
     entrance = Entrance(certificates=Certificates(own.pair, clock))
     port = Port(ANYWHERE, entrance, signing_with(KeyFile(keys), clock))
     with serving(beside=opened(port)) as served:
-        print(json.dumps(Tools(Asking(served), folder).all()))
+        json.dump(Tools(Asking(served), folder).all(), sys.stdout)
 
 
 if __name__ == "__main__":
