@@ -59,8 +59,9 @@ class Arm:
             caller: Caller = request.scope.get(CALLER, ANYBODY)
             _must_be_entitled(route, caller)
             if TO_LEADER in request.scope:
-                passed: Response = await request.scope[TO_LEADER](request, BODY_BYTES_MAX)
-                return passed
+                # The leader's control port knows nothing of these addresses, so it is not passed on.
+                message = "Another control plane leads: ask at its port. Nothing was done."
+                return said(Failure(503, "ServiceUnavailable", message))
             call = await self._understood(route, request, names, caller)
             must_be_ours(call)
             _must_reach(route, call)
