@@ -59,7 +59,7 @@ class Arm:
             caller: Caller = request.scope.get(CALLER, ANYBODY)
             _must_be_entitled(route, caller)
             if TO_LEADER in request.scope:
-                # The leader's control port knows nothing of these addresses, so it is not passed on.
+                # The leader's control port has none of these addresses: it is not passed on.
                 message = "Another control plane leads: ask at its port. Nothing was done."
                 return said(Failure(503, "ServiceUnavailable", message))
             call = await self._understood(route, request, names, caller)
