@@ -93,6 +93,15 @@ class ScaleSet(NamedTuple):
     resource_group: str = "default"
 
 
+class Kept(NamedTuple):
+    """What somebody said of a VM or a set that means nothing to the law: given back as it was."""
+
+    # `vm:NAME`, `availability-set:NAME` or `scale-set:NAME`.
+    resource: str
+    # JSON, which the law does not read.
+    body: str = "{}"
+
+
 class LastTouched(NamedTuple):
     """An update domain of a scope that a platform operation has left, and when."""
 

@@ -13,6 +13,9 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from fairnotice.arm.serving import Port, signing_with
+from fairnotice.arm.serving import opened as opened_port
+from fairnotice.arm.signing import KeyFile
 from fairnotice.cli import exits, settings, shown
 from fairnotice.cli.logs import log_to_standard_error
 from fairnotice.cli.parsing import examples
@@ -23,7 +26,7 @@ from fairnotice.cli.serve_reload import Reload
 from fairnotice.clock import Clock, SystemClock
 from fairnotice.control.certificates import Certificates
 from fairnotice.control.passing_on import Cluster
-from fairnotice.control.running import Entrance, Plan, Running, beside, running
+from fairnotice.control.running import Beside, Entrance, Plan, Running, beside, running
 from fairnotice.drivers.command.driver import CommandDriver
 from fairnotice.drivers.driver import Driver
 from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
@@ -144,7 +147,17 @@ def plan_of(config: ServeConfig, clock: Clock, store: Store, entrance: Entrance)
         entrance=entrance,
         cluster=_cluster(config, url),
         lease=None if config.cluster is not None else open_lease_alone(url),
+        beside=_arm(config, clock, entrance),
     )
+
+
+def _arm(config: ServeConfig, clock: Clock, entrance: Entrance) -> Beside | None:
+    """The port of Azure's tools, where there is one."""
+    place = config.arm_place
+    if config.arm is None or place is None:
+        return None
+    signing_in = signing_with(KeyFile(Path(config.arm.keys)), clock, config.arm.url)
+    return opened_port(Port(place, entrance, signing_in))
 
 
 def _timing(config: ServeConfig) -> Timing:

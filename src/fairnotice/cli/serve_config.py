@@ -235,6 +235,14 @@ class DriverTable(Body):
         )
 
 
+class ArmTable(Body):
+    """`[arm]`: Azure's own tools, by the certificate of `[tls]`. Left out, they are not served."""
+
+    keys: Annotated[str, Meta(description="PEM file of the keys that sign access tokens")]
+    url: Annotated[str, Meta(description="https://NAME:PORT, as the tools ask it")]
+    listen: Annotated[str, Meta(description="HOST:PORT")] = "127.0.0.1:8643"
+
+
 class LogTable(Body):
     """`[log]`: standard error."""
 
@@ -260,6 +268,7 @@ class ServeConfig(Body):
     auth: AuthTable = field(default_factory=AuthTable)
     cluster: ClusterTable | None = None
     metadata: MetadataTable | None = None
+    arm: ArmTable | None = None
     driver: DriverTable = field(default_factory=DriverTable)
     log: LogTable = field(default_factory=LogTable)
 
@@ -279,6 +288,11 @@ class ServeConfig(Body):
     def metadata_place(self) -> Place | None:
         """Where VMs are answered, if here."""
         return None if self.metadata is None else _place("metadata", self.metadata.listen)
+
+    @property
+    def arm_place(self) -> Place | None:
+        """Where Azure's tools ask, if anywhere."""
+        return None if self.arm is None else _place("arm", self.arm.listen)
 
     def store_url(self) -> str:
         """Where everything is kept; UsageError where that cannot be said."""
@@ -323,6 +337,7 @@ def _misfits(config: ServeConfig) -> Iterator[str]:
         _metadata_is_not_exposed,
         _cluster_fits,
         _certificate_is_one,
+        _arm_is_safe,
         _commands_are_there,
     )
     for check in checks:
@@ -398,6 +413,18 @@ def _cluster_fits(config: ServeConfig) -> None:
 def _certificate_is_one(config: ServeConfig) -> None:
     if config.tls is not None:
         certificates.load(config.tls.pair)
+
+
+def _arm_is_safe(config: ServeConfig) -> None:
+    if config.arm is None:
+        return
+    if config.arm_place is None or config.tls is None or not config.auth.required:
+        raise UsageError(
+            "arm: Azure's tools need a certificate (`[tls]`), and are asked who they are "
+            "(`required = true` in `[auth]`)"
+        )
+    if not Path(config.arm.keys).is_file():
+        raise UsageError(f"arm.keys: {config.arm.keys} is not there")
 
 
 def _commands_are_there(config: ServeConfig) -> None:

@@ -194,6 +194,13 @@ SETTINGS: tuple[Setting, ...] = (
         _is_place,
     ),
     Setting(
+        "arm",
+        "HOST:PORT or off",
+        _always("127.0.0.1:8643"),
+        "where up serves Azure's own tools",
+        lambda text: text == "off" or _is_place(text),
+    ),
+    Setting(
         "rate_limit",
         "a number or off",
         _always("5"),

@@ -10,13 +10,17 @@ from urllib.parse import quote
 
 import uvloop
 
+from fairnotice.arm.serving import Port, opened, signing_with
+from fairnotice.arm.signing import KeyFile, make_key_file
 from fairnotice.cli import settings
 from fairnotice.cli.logs import FORMATS, log_to_standard_error
-from fairnotice.clock import SystemClock
+from fairnotice.clock import Clock, SystemClock
+from fairnotice.control.certificates import Certificates
 from fairnotice.control.fleet_body import FleetBody, specification
 from fairnotice.control.fleet_files import read_toml, sample_fleet
 from fairnotice.control.holders import is_loopback
-from fairnotice.control.running import BESIDE, Place, Plan, Running, running
+from fairnotice.control.own_authority import OwnAuthority
+from fairnotice.control.running import BESIDE, Beside, Entrance, Place, Plan, Running, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
 from fairnotice.engine import PROFILES, Refusal
 from fairnotice.errors import CannotListen, StoreInUse, UsageError
@@ -33,6 +37,7 @@ EXAMPLES = """examples:
 """
 METADATA = Place("127.0.0.1", 8169)
 CONTROL = Place("127.0.0.1", 8600)
+ARM = Place("127.0.0.1", 8643)
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -49,6 +54,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     parser.add_argument("--timing", choices=tuple(PROFILES), help="how long notice is (dev)")
     parser.add_argument("--metadata", metavar="HOST:PORT", help=f"default {METADATA}")
     parser.add_argument("--control", metavar="HOST:PORT", help=f"default {CONTROL}")
+    parser.add_argument("--arm", metavar="HOST:PORT|off", help=f"for Azure's tools; default {ARM}")
     parser.add_argument("--rate-limit", metavar="N|off", help="requests a second and VM (5)")
     parser.add_argument("--log-format", choices=FORMATS, help="of standard error (text)")
     parser.set_defaults(run=run)
@@ -111,7 +117,40 @@ def _plan(arguments: argparse.Namespace) -> Plan:
         rate_limit=_rate(arguments.rate_limit),
         store_url=settings.hidden(url),
         fronts=portal,
+        beside=_arm(arguments, url, clock),
     )
+
+
+def _arm(arguments: argparse.Namespace, store: str, clock: Clock) -> Beside | None:
+    """The port of Azure's tools, with a certificate and keys of its own; None where it is off."""
+    if arguments.arm == "off":
+        return None
+    # A second service beside one that has the port needs not be told so.
+    usual = ARM if arguments.control is None else ARM._replace(port=0)
+    place = _place(arguments.arm, usual, "arm")
+    _must_be_loopback(place)
+    directory = tools_directory(store)
+    own = OwnAuthority(directory, clock)
+    entrance = Entrance(certificates=Certificates(own.pair, clock))
+    keys = directory / "signing.pem"
+    make_key_file(keys)
+    return opened(Port(place, entrance, signing_with(KeyFile(keys), clock)))
+
+
+def _must_be_loopback(place: Place) -> None:
+    """Whoever reaches it may do everything: nobody is asked who he is."""
+    if not is_loopback(place.host):
+        raise UsageError(
+            f"--arm is {place}, which others can reach, and nobody is asked who he is there. "
+            "Choose an address of this machine's own: --arm 127.0.0.1:PORT."
+        )
+
+
+def tools_directory(store: str) -> Path:
+    """Where the certificates and keys for Azure's tools are: beside what is kept."""
+    path = sqlite_file(store) or sqlite_file(settings.BY_NAME["store"].default())
+    assert path is not None
+    return path.parent / "azure-tools"
 
 
 def _where(store: str | None) -> tuple[str, Path | None]:
@@ -211,6 +250,11 @@ def welcome(run: Running) -> str:
         said += [FOUND_BY, f"export FAIRNOTICE_URL=http://{run.control}", ""]
     for what, line in lines(run).items():
         said += [f"# {what}", line, ""]
+    if run.arm is not None:
+        said += [
+            f"Azure's tools: https://localhost:{run.arm.port}/ (docs/guides/azure-tools.md)",
+            "",
+        ]
     return "\n".join(said)
 
 

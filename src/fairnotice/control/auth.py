@@ -9,11 +9,13 @@ All 401 are alike, and all 403: neither tells whether something is there.
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import ip_address
 from typing import NamedTuple
 
 import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fairnotice.control import problems, shapes
@@ -37,6 +39,8 @@ TO_LEADER = "fairnotice.to-leader"
 NOTE = "fairnotice.note"
 # Where it carries what to call when it is only asked what would happen.
 ONLY_ASKED = "fairnotice.only-asked"
+# Where it carries what to call with the operations that came of it, where no answer names them.
+CAME_OF_IT = "fairnotice.came-of-it"
 # The header by which one of several control planes says for whom it passes something on.
 PASSED_ON = "fairnotice-passed-on"
 # What anybody may ask: whether somebody is there, and whether he is ready.
@@ -51,7 +55,7 @@ PATH_CHARACTERS_MAX = 200
 ANSWER_BYTES_MAX = 1024 * 1024
 
 _RANKS = {TokenRole.READER: 1, TokenRole.OPERATOR: 2, TokenRole.ADMIN: 3}
-_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="fairnotice"'}
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="fairnotice"'}
 
 
 class Caller(NamedTuple):
@@ -113,36 +117,61 @@ class _Operations(msgspec.Struct):
     operations: tuple[str, ...] = ()
 
 
-class Gate:
-    """Lets through who has a token, with who that is; and writes down what he changes."""
+# Who asks with this text; None where it is nobody's, or not any more.
+Find = Callable[[str], Awaitable[Caller | None]]
 
-    def __init__(self, app: ASGIApp, auth: Auth) -> None:
+
+def finding(auth: Auth) -> Find:
+    """Whose token a text is."""
+
+    async def find(text: str) -> Caller | None:
+        bearer = await auth.tokens.find(text)
+        return None if bearer is None else caller_of(bearer)
+
+    return find
+
+
+class Gate:
+    """Lets through who has a token, with who that is; and writes down what he changes.
+
+    A front that knows more ways to say who one is, or says no otherwise, brings them along.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        auth: Auth,
+        find: Find | None = None,
+        says: Callable[..., Response] = problems.said,
+    ) -> None:
         self._app = app
         self._auth = auth
+        self._find = find or finding(auth)
+        self._says = says
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application in front of another."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        shown = _shown(scope)
+        shown = shown_token(scope)
         try:
-            bearer = await self._auth.tokens.find(shown)
+            caller = await self._find(shown)
         except Unavailable as error:
             # Whether it counts, nobody can tell now: "no" might be a lie.
-            await problems.said(problems.unavailable(error))(scope, receive, send)
+            await self._says(problems.unavailable(error))(scope, receive, send)
             return
-        caller = None if bearer is None else caller_of(bearer)
         witness = _Witness(send, keeps_body=scope["method"] not in LOOKING)
         try:
             if caller is None and not _is_open(scope["path"]):
-                await problems.said(unauthenticated(), _CHALLENGE)(scope, receive, witness)
+                await self._says(unauthenticated(), CHALLENGE)(scope, receive, witness)
             else:
                 more = {
                     CALLER: caller,
                     LEFT_TO_LEADER: witness.leave_to_leader,
                     NOTE: witness.note,
                     ONLY_ASKED: witness.only_ask,
+                    CAME_OF_IT: witness.came_of_it,
                 }
                 await self._app({**scope, **more}, receive, witness)
         finally:
@@ -180,7 +209,7 @@ def _is_open(path: str) -> bool:
     return path in OPEN_PATHS or _VALIDATION_PATH.fullmatch(path) is not None
 
 
-def _shown(scope: Scope) -> str:
+def shown_token(scope: Scope) -> str:
     """The token that is shown; nothing where there is none, or more than one."""
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     if len(given) != 1:
@@ -220,6 +249,7 @@ class _Witness:
         self._send = send
         self._keeps_body = keeps_body
         self._body = b""
+        self._operations: tuple[str, ...] = ()
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -240,8 +270,14 @@ class _Witness:
         """It is asked what would happen: nothing does, and the audit must not look as if."""
         self.only_asked = True
 
+    def came_of_it(self, operations: Iterable[str]) -> None:
+        """These operations did."""
+        self._operations = tuple(operations)
+
     def operations(self) -> tuple[str, ...]:
         """Which operations came of it."""
+        if self._operations:
+            return self._operations
         try:
             return msgspec.json.decode(self._body, type=_Operations).operations
         except msgspec.DecodeError:

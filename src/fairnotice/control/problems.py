@@ -22,6 +22,7 @@ STATUS_OF_REFUSAL = {
     Code.CONFLICT: 409,
     Code.NO_ROOM: 409,
     Code.TOO_MANY: 429,
+    Code.CHANGED: 412,
 }
 # Problems that are not the law's.
 OTHER_TYPES = {

@@ -87,6 +87,8 @@ class Plan(NamedTuple):
     # Where it leads alone a store that others may share.
     lease: Lease | None = None
     entrance: "Entrance | None" = None
+    # A port of another front, once there is a service to show.
+    beside: "Beside | None" = None
 
 
 class Entrance(NamedTuple):
@@ -129,6 +131,8 @@ class Running:
         self.worker = worker
         self.metadata = Place("", 0)
         self.control = Place("", 0)
+        # Where Azure's tools ask, if anywhere.
+        self.arm: Place | None = None
         # Where somebody is asked who he is, there is none.
         self.guard: Guard | None = None
         # Whether `/vm/NAME` is believed.
@@ -160,6 +164,9 @@ class Running:
             epoch=leader.epoch if leader else conductor.epoch,
             lag_seconds=round(conductor.lag_seconds, 3),
         )
+
+
+Beside = Callable[[Running], contextlib.AbstractAsyncContextManager[None]]
 
 
 @contextlib.asynccontextmanager
@@ -195,6 +202,8 @@ async def running(plan: Plan) -> AsyncIterator[Running]:
         await stack.enter_async_context(run.auth.loops.beside(webhooks=run.delivering.deliver))
         fronts = plan.fronts(run)
         await stack.enter_async_context(control_plane(run, control, fronts, entrance))
+        if plan.beside is not None:
+            await stack.enter_async_context(plan.beside(run))
         yield run
 
 

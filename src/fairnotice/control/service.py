@@ -18,7 +18,7 @@ from fairnotice.control.endpoints import Endpoints
 from fairnotice.control.misfits import nearest
 from fairnotice.control.publishing import LOCATION, SUBSCRIPTION
 from fairnotice.deliveries.webhooks import Webhooks
-from fairnotice.engine import Decision, Fleet, Forecast, Refusal, commands, document
+from fairnotice.engine import Code, Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.tables import known_key
@@ -248,6 +248,18 @@ class Service:
         policy = tuple(body.automatically_approve)
         return await self._tell(commands.SetPolicy(scope=name, automatically_approve=policy))
 
+    async def describe(self, command: commands.Describe) -> Result:
+        """Take what is said of a VM or a set: all of it, or nothing."""
+        return await self._tell(command)
+
+    async def scale_out(self, name: str, addresses: tuple[str, ...]) -> Result:
+        """New instances of a scale set, where the driver's machines can be made."""
+        named("scale set", self.fleet.scale_sets, name)
+        if not self.conductor.driver.makes:
+            why = f"The driver ({self.conductor.driver.name}) cannot make machines."
+            return Refusal(Code.CONFLICT, 0, why, "Make them, and declare them in the fleet file.")
+        return await self._tell(commands.ScaleOut(scale_set=name, addresses=addresses))
+
     # ---- Nodes and rollouts ----
 
     async def on_node(
@@ -328,8 +340,12 @@ class Service:
 
     async def approve(self, event: str, who: Who) -> Result:
         """Give the go-ahead in the control plane."""
-        event = self._event(event).id
-        return await self._steer(commands.Approve(events=(event,), by=who.requester), who)
+        return await self.approve_all((event,), who)
+
+    async def approve_all(self, events: tuple[str, ...], who: Who) -> Result:
+        """The same for several events: all of them, or none."""
+        events = tuple(self._event(event).id for event in events)
+        return await self._steer(commands.Approve(events=events, by=who.requester), who)
 
     async def cancel(self, event: str, who: Who) -> Result:
         """Take back the operation of this event, with all its events."""

@@ -210,6 +210,14 @@ class Tokens:
             return None
         return self._bearers.setdefault(token.id, Bearer(token))
 
+    async def of_id(self, id_: str) -> Bearer | None:
+        """The token of this id, shown by whoever has proved by other means whose he is."""
+        if id_ not in self._known:
+            await self._look_soon()
+        if not self._counts(id_):
+            return None
+        return self._bearers.setdefault(id_, Bearer(self._known[id_]))
+
     def _shown_by(self, id_: str, text: str) -> Token | None:
         """The token of this id, where it has this secret; compared also where there is none."""
         token = self._known.get(id_)

@@ -44,6 +44,8 @@ class Capabilities(NamedTuple):
     answers: bool
     # Whether it can say which VMs there are.
     discovers: bool
+    # Whether a VM that the law has placed is there by that alone: nobody has to make it.
+    makes: bool = False
 
 
 class Found(NamedTuple):

@@ -13,6 +13,7 @@ from fairnotice.model import (
     Endpoint,
     Event,
     Impact,
+    Kept,
     Life,
     Node,
     Operation,
@@ -37,6 +38,7 @@ Row = (
     | RolloutNode
     | Endpoint
     | Life
+    | Kept
 )
 AnyRow_co = TypeVar("AnyRow_co", bound=Row, covariant=True)
 
@@ -126,6 +128,18 @@ class ScaleSetDeclared(Change[ScaleSet]):
 
 class ScaleSetRemoved(Removal[ScaleSet]):
     """The scale set is no longer part of the fleet."""
+
+    __slots__ = ()
+
+
+class PropertiesKept(Change[Kept]):
+    """Something was said of a VM or a set that has no effect."""
+
+    __slots__ = ()
+
+
+class PropertiesForgotten(Removal[Kept]):
+    """The VM or the set is gone, or nothing more is said of it."""
 
     __slots__ = ()
 

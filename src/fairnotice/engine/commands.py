@@ -425,6 +425,36 @@ class SetTerminateNotice:
     minutes: int | None
 
 
+class Notice(NamedTuple):
+    """How much terminate notice is asked for; None for none."""
+
+    minutes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe:
+    """What is said of a VM or a set: all of it, or nothing.
+
+    `resource` is `vm:NAME`, `availability-set:NAME` or `scale-set:NAME`. What is left out stays.
+    """
+
+    resource: str
+    # JSON, which the law keeps and does not read.
+    kept: str
+    automatically_approve: tuple[EventType, ...] | None = None
+    terminate_notice: Notice | None = None
+    # As who asks has read it (engine.describing.version); None where he did not look.
+    expected: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleOut:
+    """A new instance of a scale set for each of these addresses, which nobody has yet."""
+
+    scale_set: str
+    addresses: tuple[str, ...]
+
+
 # What changes the course of what there is, and makes no operation.
 Steering = (
     Cordon
@@ -466,4 +496,6 @@ Command = (
     | ApplyFleet
     | SetPolicy
     | SetTerminateNotice
+    | Describe
+    | ScaleOut
 )

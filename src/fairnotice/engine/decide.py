@@ -6,6 +6,7 @@ from typing import Any
 from fairnotice.engine import (
     approval,
     commands,
+    describing,
     downtime,
     enabling,
     ending,
@@ -231,4 +232,6 @@ HANDLERS: dict[type, Callable[[Draft, Any], Accepted | Forecast]] = {
     commands.ApplyFleet: fleet_changes.apply_fleet,
     commands.SetPolicy: fleet_changes.set_policy,
     commands.SetTerminateNotice: fleet_changes.set_terminate_notice,
+    commands.Describe: describing.describe,
+    commands.ScaleOut: describing.scale_out,
 }

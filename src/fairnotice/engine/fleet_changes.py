@@ -24,6 +24,7 @@ from fairnotice.engine.commands import (
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import remove_empty_scope, wake_rollouts
 from fairnotice.engine.fleet_checks import check_notice, check_policy, check_spec
+from fairnotice.engine.keeping import forget_kept, kept_name
 from fairnotice.engine.leaving import remove_vm
 from fairnotice.engine.placement import find_place, must_have_places, why_closed
 from fairnotice.engine.refusal import Code, refuse
@@ -158,9 +159,12 @@ def _remove_sets(draft: Draft, spec: FleetSpec) -> None:
             continue
         _must_be_empty(draft, name)
         draft.record(ScopeRemoved(draft.now, scope))
+        if scope.kind is ScopeKind.AVAILABILITY_SET:
+            forget_kept(draft, kept_name(scope.kind, scope.of))
     names = {wanted.name for wanted in spec.scale_sets}
     for name in [name for name in draft.scale_sets if name not in names]:
         draft.record(ScaleSetRemoved(draft.now, draft.scale_sets[name]))
+        forget_kept(draft, kept_name(ScopeKind.PLACEMENT_GROUP, name))
 
 
 def _must_be_empty(draft: Draft, name: str) -> None:
@@ -195,7 +199,7 @@ def _declare_vms(draft: Draft, spec: FleetSpec) -> None:
             )
             _declare_scope(draft, standalone, wanted.automatically_approve)
         if before != vm:
-            _declare_vm(draft, before, vm)
+            declare_vm(draft, before, vm)
 
 
 def declared_vms(vms: Mapping[str, Vm], spec: FleetSpec) -> Iterator[tuple[VmSpec, Vm]]:
@@ -251,7 +255,8 @@ def _vm(
     )
 
 
-def _declare_vm(draft: Draft, before: Vm | None, vm: Vm) -> None:
+def declare_vm(draft: Draft, before: Vm | None, vm: Vm) -> None:
+    """Add a VM, finding a place for one that has none; or describe one anew."""
     if before is None:
         if vm.node is None:
             must_have_places(draft, [vm])

@@ -18,9 +18,10 @@ from fairnotice.engine.ending import (
     remove_empty_scope,
     scheduled_events,
 )
+from fairnotice.engine.keeping import forget_kept, kept_name
 from fairnotice.engine.transitions import Cause
 from fairnotice.model import Operation, Vm
-from fairnotice.words import OperationKind, Power
+from fairnotice.words import OperationKind, Power, ScopeKind
 
 
 def move_vm(draft: Draft, vm: Vm, node: str) -> None:
@@ -49,6 +50,7 @@ def stop_vm(draft: Draft, vm: Vm, power: Power, node: str | None) -> None:
 def remove_vm(draft: Draft, vm: Vm) -> None:
     """The VM is gone, and whatever was still to be done with it is canceled."""
     draft.record(VmRemoved(draft.now, vm))
+    forget_kept(draft, kept_name(ScopeKind.STANDALONE, vm.name))
     reason = f"{vm.name} was removed"
     leave_nodes(draft, vm.name, reason)
     for operation in _own_pending(draft, vm.name):

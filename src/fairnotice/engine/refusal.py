@@ -14,6 +14,8 @@ class Code(StrEnum):
     CONFLICT = "conflict"
     NO_ROOM = "no-room"
     TOO_MANY = "too-many"
+    # Somebody else was first: what was read before is no longer so.
+    CHANGED = "changed"
 
 
 @dataclass(frozen=True, slots=True)

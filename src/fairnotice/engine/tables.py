@@ -16,6 +16,7 @@ from fairnotice.model import (
     Endpoint,
     Event,
     Impact,
+    Kept,
     Life,
     Node,
     Operation,
@@ -55,6 +56,7 @@ class Tables:
     rollouts: MutableMapping[str, Rollout]
     rollout_nodes: MutableMapping[RolloutNodeKey, RolloutNode]
     endpoints: MutableMapping[str, Endpoint]
+    kept: MutableMapping[str, Kept]
 
     # Indexes. All but the first three hold only what is live.
     vms_on_node: MutableMapping[str, Members]
@@ -115,6 +117,7 @@ TABLES: Names = (
     "rollouts",
     "rollout_nodes",
     "endpoints",
+    "kept",
 )
 INDEXES: Names = (
     "vms_on_node",
@@ -353,6 +356,7 @@ _PUT: dict[type, Callable[[Tables, Any], None]] = {
     Rollout: _put_rollout,
     RolloutNode: _put_rollout_node,
     Endpoint: _plain_put("endpoints", "node"),
+    Kept: _plain_put("kept", "resource"),
     Life: _put_life,
 }
 
@@ -369,4 +373,5 @@ _DROP: dict[type, Callable[[Tables, Any], None]] = {
     Rollout: _drop_rollout,
     RolloutNode: _drop_rollout_node,
     Endpoint: _plain_drop("endpoints", "node"),
+    Kept: _plain_drop("kept", "resource"),
 }

@@ -17,6 +17,7 @@ from fairnotice.model import (
     Endpoint,
     Event,
     Impact,
+    Kept,
     Life,
     Node,
     Operation,
@@ -42,6 +43,7 @@ _NAMED: dict[type, tuple[str, Callable[[Any], str]]] = {
     RolloutNode: ("rollout-node", lambda row: f"{row.rollout}/{row.node}"),
     Endpoint: ("endpoint", lambda row: row.node),
     Life: ("life", lambda _: ""),
+    Kept: ("kept", lambda row: row.resource),
 }
 
 KINDS: dict[str, type] = {kind: row_type for row_type, (kind, _) in _NAMED.items()}

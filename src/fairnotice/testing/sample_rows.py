@@ -8,6 +8,7 @@ from fairnotice.model import (
     Endpoint,
     Event,
     Impact,
+    Kept,
     LastTouched,
     Life,
     Node,
@@ -194,6 +195,7 @@ ROLLOUT_NODE = RolloutNode(
 )
 ENDPOINT = Endpoint("node-1", 77)
 LIFE = Life(5, _AT, 12.75)
+KEPT = Kept("scale-set:batch", '{"sku":{"name":"Standard_D2s_v5"}}')
 
 ROWS: tuple[Row, ...] = (
     NODE,
@@ -208,4 +210,5 @@ ROWS: tuple[Row, ...] = (
     ROLLOUT_NODE,
     ENDPOINT,
     LIFE,
+    KEPT,
 )

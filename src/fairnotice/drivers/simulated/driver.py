@@ -48,7 +48,11 @@ class SimulatedDriver:
         # Keys that were refused: it is certain that they were not begun.
         self._refused: set[str] = set()
         self._capabilities = Capabilities(
-            "simulated", frozenset(ImpactKind), answers=path is not None, discovers=True
+            "simulated",
+            frozenset(ImpactKind),
+            answers=path is not None,
+            discovers=True,
+            makes=True,
         )
 
     # ---- The port ----

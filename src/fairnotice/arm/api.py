@@ -1,0 +1,225 @@
+"""Azure Resource Manager over HTTP: the routes of routes.py, as an ASGI application."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from fairnotice.arm.failures import Failure, forbidden, malformed, of_error, said
+from fairnotice.arm.finding import must_be_ours
+from fairnotice.arm.long_running import RETRY_AFTER_SECONDS
+from fairnotice.arm.paths import (
+    LOCATION,
+    OPERATIONS,
+    SUBSCRIPTION_ID,
+    Pattern,
+    checked_version,
+    pattern,
+)
+from fairnotice.arm.route import ArmRoute, Call, Done
+from fairnotice.arm.routes import ROUTES
+from fairnotice.control.auth import ANYBODY, BODY_BYTES_MAX, CALLER, CAME_OF_IT, TO_LEADER, Caller
+from fairnotice.control.service import Service, Who
+
+log = logging.getLogger(__name__)
+
+CLIENT_REQUEST_ID = "x-ms-client-request-id"
+# Where this was asked first, where one of several control planes passes it on.
+ASKED_AT = "fairnotice-asked-at"
+_TABLE: tuple[tuple[Pattern, ArmRoute], ...] = tuple((pattern(one.path), one) for one in ROUTES)
+
+
+class Arm:
+    """Azure Resource Manager's front of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application."""
+        request = Request(scope, receive)
+        answer = await self._answered(request)
+        asked = request.headers.get(CLIENT_REQUEST_ID)
+        answer.headers["x-ms-request-id"] = str(uuid4())
+        if asked is not None and asked.isascii() and asked.isprintable():
+            answer.headers[CLIENT_REQUEST_ID] = asked
+        await answer(scope, receive, send)
+
+    async def _answered(self, request: Request) -> Response:
+        try:
+            route, names = _found(request.method, request.url.path)
+            caller: Caller = request.scope.get(CALLER, ANYBODY)
+            _must_be_entitled(route, caller)
+            if TO_LEADER in request.scope:
+                # The leader's control port has none of these addresses: it is not passed on.
+                message = "Another control plane leads: ask at its port. Nothing was done."
+                return said(Failure(503, "ServiceUnavailable", message))
+            call = await self._understood(route, request, names, caller)
+            must_be_ours(call)
+            _must_reach(route, call)
+            done = route.handle(call)
+            if inspect.isawaitable(done):
+                done = await done
+            return self._shown(request, done)
+        except ClientDisconnect:
+            # Whoever asked is gone before he had said all of it: nobody reads this.
+            return Response(status_code=400)
+        except asyncio.CancelledError:
+            # We are about to be gone, and what was asked may be done all the same.
+            return Response(status_code=503)
+        except Exception as error:
+            failure = of_error(error)
+            if failure is None:
+                log.exception("%s %s went wrong", request.method, request.url.path)
+                message = "That is a fault of fairnotice itself; its log says more."
+                failure = Failure(500, "InternalServerError", message)
+            return said(failure)
+
+    async def _understood(
+        self, route: ArmRoute, request: Request, names: dict[str, str], caller: Caller
+    ) -> Call:
+        query = {name.lower(): value for name, value in request.query_params.items()}
+        versions = [
+            value
+            for name, value in request.query_params.multi_items()
+            if name.lower() == "api-version"
+        ]
+        checked_version(versions)
+        data = await _body(request)
+        body = _object(data) if data and route.takes_body else None
+        if body is None and route.takes_body and request.method in ("PUT", "PATCH"):
+            raise malformed("there is no body")
+        match = request.headers.get("if-match", "")
+        return Call(
+            service=self._service,
+            caller=caller,
+            who=Who(caller.requester, _key(request, data)),
+            names=names,
+            query=query,
+            body=body,
+            expected=None if match in ("", "*") else match.removeprefix("W/").strip('"'),
+            new_only=request.headers.get("if-none-match") == "*",
+        )
+
+    def _shown(self, request: Request, done: Done) -> Response:
+        headers: dict[str, str] = {}
+        if done.etag is not None:
+            headers["ETag"] = done.etag
+        if done.request is not None:
+            headers |= _following(request, done.request)
+            self._note(request, done.request)
+        body = b"" if done.body is None else msgspec.json.encode(done.body)
+        if isinstance(done.body, dict) and done.body.get("status") == "InProgress":
+            headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+        media_type = None if done.body is None else "application/json"
+        return Response(body, done.status, headers=headers, media_type=media_type)
+
+    def _note(self, request: Request, name: str) -> None:
+        """For the audit: an answer without a body names no operations."""
+        row = self._service.fleet.requests.get(name)
+        if row is not None and CAME_OF_IT in request.scope:
+            request.scope[CAME_OF_IT]((*row.repeats, *row.operations))
+
+
+def _found(method: str, path: str) -> tuple[ArmRoute, dict[str, str]]:
+    """The route of an address, and what stands for the names in it."""
+    methods = []
+    for template, route in _TABLE:
+        names = template.match(path)
+        if names is not None:
+            if route.method == method or (method == "HEAD" and route.method == "GET"):
+                return route, names
+            methods.append(route.method)
+    if methods:
+        message = f"The method {method} is not taken there, but {', '.join(methods)}."
+        raise Failure(405, "HttpMethodNotAllowed", message)
+    raise _no_address(path)
+
+
+def _no_address(path: str) -> Failure:
+    parts = [part.lower() for part in path.split("/")]
+    if "providers" in parts:
+        rest = path.split("/")[parts.index("providers") + 1 :]
+        namespace = rest[0] if rest else ""
+        if namespace.lower() not in ("microsoft.compute", "microsoft.maintenance"):
+            message = f"The resource namespace '{namespace}' is invalid: it is not here."
+            return Failure(404, "InvalidResourceNamespace", message)
+        what = "/".join(rest[1:2])
+        message = f"The resource type '{what}' of '{namespace}' is not here, or not so."
+        return Failure(404, "InvalidResourceType", message)
+    return Failure(404, "NotFound", f"There is nothing at {path}.")
+
+
+def _must_be_entitled(route: ArmRoute, caller: Caller) -> None:
+    if not caller.may(route.needs):
+        raise forbidden()
+
+
+def _must_reach(route: ArmRoute, call: Call) -> None:
+    """Refused before anything is looked at that whoever asks may not know of."""
+    if route.reach is None or route.name is None or call.caller.limits is None:
+        return
+    try:
+        name = route.name(call)
+    except Failure as failure:
+        raise forbidden() from failure
+    if not call.shows(route.reach, name):
+        raise forbidden()
+
+
+async def _body(request: Request) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > BODY_BYTES_MAX:
+            message = f"At most {BODY_BYTES_MAX:,} bytes are taken."
+            raise Failure(413, "RequestContentTooLarge", message)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    found = msgspec.json.decode(data)
+    if not isinstance(found, dict):
+        raise malformed("it is no JSON object")
+    return found
+
+
+def _key(request: Request, data: bytes) -> str:
+    """Under what a repeat of this very request is known.
+
+    A tool says one x-ms-client-request-id for all that one command of its asks, so the address and
+    the body belong to it.
+    """
+    asked = request.headers.get(CLIENT_REQUEST_ID) or str(uuid4())
+    parts = (request.method, request.url.path.lower(), asked)
+    return sha256("\n".join(parts).encode("utf-8", "backslashreplace") + data).hexdigest()
+
+
+def _following(request: Request, name: str) -> dict[str, str]:
+    """Where it is told how far it has come: at the address that was asked, as it was asked."""
+    path = OPERATIONS.format(location=LOCATION, operation=name)
+    asked_at = f"{request.url.scheme}://{request.headers.get('host', '')}"
+    base = request.headers.get(ASKED_AT, asked_at)
+    version = next(_versions(request))
+    url = f"{base}/subscriptions/{SUBSCRIPTION_ID}/{path}?api-version={version}"
+    return {
+        "Azure-AsyncOperation": url,
+        "Location": f"{url}&monitor=true",
+        "Retry-After": str(RETRY_AFTER_SECONDS),
+    }
+
+
+def _versions(request: Request) -> Iterator[str]:
+    for name, value in request.query_params.items():
+        if name.lower() == "api-version":
+            yield value

@@ -1,0 +1,54 @@
+"""What is asked of VMs, by whichever address: the law is told, and its request is followed."""
+
+from collections.abc import Iterable
+
+from fairnotice.arm import shapes
+from fairnotice.arm.failures import Failure, forbidden, of_refusal
+from fairnotice.arm.route import Call, Done
+from fairnotice.control.limits import Reach
+from fairnotice.engine import Refusal
+from fairnotice.engine.tables import known_key
+from fairnotice.model import Event, Vm
+
+ACCEPTED = 202
+
+
+async def on_vms(call: Call, what: str, vms: Iterable[Vm]) -> Done:
+    """Restart, redeploy, evict, delete, stop, start or deallocate VMs: all or none."""
+    names = tuple(vm.name for vm in vms)
+    if not names:
+        raise Failure(400, "InvalidParameter", "There is no instance to do it to.", "instanceIds")
+    if not all(call.shows(Reach.VM, name) for name in names):
+        raise forbidden()
+    result = await call.service.on_vms(what, names, call.who)
+    if isinstance(result, Refusal):
+        raise of_refusal(result)
+    return Done(status=ACCEPTED, request=followed(call))
+
+
+def followed(call: Call) -> str | None:
+    """The request of this call, which the law knows by its key."""
+    assert call.who.key is not None
+    return call.fleet.request_by_key.get(known_key(call.who.requester, call.who.key))
+
+
+async def perform_maintenance(call: Call, vms: Iterable[Vm]) -> Done:
+    """Approve what the platform has announced for these VMs."""
+    found = [event for vm in vms for event in shapes.maintenance(call.fleet, vm.name)]
+    if not found and followed(call) is None:
+        message = "No maintenance is announced that waits for an approval."
+        raise Failure(409, "OperationNotAllowed", message)
+    if found:
+        await approve(call, found)
+    return Done(status=ACCEPTED, request=followed(call))
+
+
+async def approve(call: Call, events: Iterable[Event]) -> None:
+    """Give the go-ahead for these: all of them, or none."""
+    names = tuple(dict.fromkeys(event.id for event in events))
+    # An event of several VMs is approved only by who may touch each of them.
+    if not all(call.shows(Reach.EVENT, name) for name in names):
+        raise forbidden()
+    result = await call.service.approve_all(names, call.who)
+    if isinstance(result, Refusal):
+        raise of_refusal(result)

@@ -1,0 +1,101 @@
+"""How Azure Resource Manager says no: `{"error": {"code", "message"}}`, with Azure's codes."""
+
+from collections.abc import Mapping
+
+import msgspec
+from starlette.responses import Response
+
+from fairnotice.control.shapes import Problem
+from fairnotice.engine import Code, Refusal
+from fairnotice.errors import Unavailable, UnknownName
+
+RETRY_AFTER_SECONDS = 5
+UNAVAILABLE = 503
+_OF_REFUSAL = {
+    Code.NOT_FOUND: (404, "ResourceNotFound"),
+    Code.INVALID: (400, "InvalidParameter"),
+    Code.FORBIDDEN: (403, "AuthorizationFailed"),
+    Code.CONFLICT: (409, "OperationNotAllowed"),
+    Code.NO_ROOM: (409, "AllocationFailed"),
+    Code.TOO_MANY: (429, "TooManyRequests"),
+    Code.CHANGED: (412, "PreconditionFailed"),
+}
+# What the native API's own problems are called by Azure.
+_OF_PROBLEM = {
+    401: "InvalidAuthenticationToken",
+    403: "AuthorizationFailed",
+    413: "RequestContentTooLarge",
+    503: "ServiceUnavailable",
+}
+
+
+class Failure(Exception):
+    """A request that is refused, in Azure's words."""
+
+    def __init__(self, status: int, code: str, message: str, target: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.target = target
+
+    @property
+    def error(self) -> dict[str, str]:
+        """What stands under `error`."""
+        found = {"code": self.code, "message": self.message}
+        return found if self.target is None else {**found, "target": self.target}
+
+
+def said(failure: Failure, headers: Mapping[str, str] | None = None) -> Response:
+    """A failure as an answer."""
+    more = dict(headers or {})
+    if failure.status in (429, UNAVAILABLE):
+        more["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    body = msgspec.json.encode({"error": failure.error})
+    return Response(body, failure.status, headers=more, media_type="application/json")
+
+
+def of_refusal(refusal: Refusal) -> Failure:
+    """The law's no, in its own sentence."""
+    status, code = _OF_REFUSAL[refusal.code]
+    return Failure(status, code, str(refusal), refusal.field)
+
+
+def of_problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """What the gate of the native API says, in Azure's shape."""
+    code = _OF_PROBLEM.get(problem.status, "BadRequest")
+    return said(Failure(problem.status, code, problem.detail), headers)
+
+
+def of_error(error: Exception) -> Failure | None:
+    """An error that whoever asked may hear of; None where it is our own fault."""
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, msgspec.DecodeError | UnicodeDecodeError | RecursionError):
+        return malformed(str(error))
+    if isinstance(error, UnknownName):
+        return Failure(404, "ResourceNotFound", str(error))
+    if isinstance(error, Unavailable):
+        why = str(error).rstrip(".")
+        return Failure(503, "ServiceUnavailable", f"It cannot be done now: {why}.")
+    return None
+
+
+def malformed(why: str) -> Failure:
+    """The body is not what it should be."""
+    return Failure(400, "InvalidRequestContent", f"The request content is invalid: {why}.")
+
+
+def forbidden() -> Failure:
+    """Not with this token. It says not what there is, nor what would be needed."""
+    return Failure(
+        403,
+        "AuthorizationFailed",
+        "This token may not do that, or there is nothing of the kind that it may see.",
+    )
+
+
+def not_there(what: str, name: str, group: str) -> Failure:
+    """There is no such resource."""
+    message = f"The Resource '{what}/{name}' under resource group '{group}' was not found."
+    return Failure(404, "ResourceNotFound", message)

@@ -1,0 +1,133 @@
+"""What an address names: rows of the fleet, found without regard to case, as Azure finds them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from fairnotice.arm.failures import Failure, not_there
+from fairnotice.arm.paths import SUBSCRIPTION_ID
+from fairnotice.arm.route import Call
+from fairnotice.engine import Fleet
+from fairnotice.model import ScaleSet, Scope, Vm, scope_name
+from fairnotice.words import ScopeKind
+
+Row = TypeVar("Row")
+# Cloud services have an API of their own on Azure, which is not here.
+_SHOWN = (ScopeKind.STANDALONE, ScopeKind.AVAILABILITY_SET)
+
+
+def must_be_ours(call: Call) -> None:
+    """There is one subscription here."""
+    subscription = call.names.get("subscription", SUBSCRIPTION_ID)
+    if subscription.lower() != SUBSCRIPTION_ID:
+        message = f"The subscription '{subscription}' could not be found."
+        raise Failure(404, "SubscriptionNotFound", message)
+
+
+def groups(fleet: Fleet) -> dict[str, None]:
+    """Every resource group: it is there by what is in it."""
+    rows: list[Iterable[Vm | ScaleSet | Scope]] = [
+        fleet.vms.values(),
+        fleet.scale_sets.values(),
+        (one for one in fleet.scopes.values() if one.kind is ScopeKind.AVAILABILITY_SET),
+    ]
+    return dict.fromkeys(row.resource_group for table in rows for row in table)
+
+
+def group(call: Call) -> str:
+    """The resource group of the address, as the fleet writes it."""
+    asked = call.names["group"]
+    found = spelled(groups(call.fleet), asked)
+    if found is None:
+        message = f"Resource group '{asked}' could not be found."
+        raise Failure(404, "ResourceGroupNotFound", message)
+    return found
+
+
+def spelled(rows: Iterable[str], asked: str) -> str | None:
+    """The name as these rows have it."""
+    if isinstance(rows, Mapping) and asked in rows:
+        return asked
+    low = asked.lower()
+    return next((name for name in rows if name.lower() == low), None)
+
+
+def _in_group(call: Call, what: str, rows: Mapping[str, Row], name: str) -> Row:
+    row = rows.get(spelled(rows, name) or "")
+    if row is None or row.resource_group.lower() != call.names["group"].lower():  # type: ignore[attr-defined]
+        raise not_there(what, name, call.names["group"])
+    return row
+
+
+# ---- VMs ----
+
+
+def is_vm(fleet: Fleet, vm: Vm) -> bool:
+    """Whether it is a VM of its own: instances of scale sets are their set's."""
+    return fleet.scopes[vm.scope].kind in _SHOWN
+
+
+def vms(fleet: Fleet) -> Iterator[Vm]:
+    """Every VM that is no instance of something."""
+    return (vm for vm in fleet.vms.values() if is_vm(fleet, vm))
+
+
+def vm(call: Call) -> Vm:
+    """The VM of the address."""
+    name = call.names["vm"]
+    row: Vm = _in_group(call, "Microsoft.Compute/virtualMachines", call.fleet.vms, name)
+    if not is_vm(call.fleet, row):
+        raise not_there("Microsoft.Compute/virtualMachines", name, call.names["group"])
+    return row
+
+
+# ---- Sets ----
+
+
+def scale_set(call: Call) -> ScaleSet:
+    """The scale set of the address."""
+    rows = call.fleet.scale_sets
+    what = "Microsoft.Compute/virtualMachineScaleSets"
+    row: ScaleSet = _in_group(call, what, rows, call.names["scale_set"])
+    return row
+
+
+def instances(fleet: Fleet, row: ScaleSet) -> list[Vm]:
+    """The instances of a scale set, the oldest first."""
+    kind = ScopeKind.PLACEMENT_GROUP
+    scopes = (scope_name(kind, row.name, number) for number in range(row.placement_groups))
+    return [fleet.vms[name] for scope in scopes for name in fleet.vms_in_scope.get(scope, ())]
+
+
+def instance_id(row: ScaleSet, vm: Vm) -> str:
+    """The `47` of `batch_47`; all of a name that is otherwise."""
+    return vm.name.removeprefix(f"{row.name}_")
+
+
+def instances_by_id(fleet: Fleet, row: ScaleSet) -> dict[str, Vm]:
+    """The instances of a scale set by what its tools call them."""
+    return {instance_id(row, vm): vm for vm in instances(fleet, row)}
+
+
+def instance(call: Call) -> Vm:
+    """The instance of the address."""
+    row = scale_set(call)
+    by_id = instances_by_id(call.fleet, row)
+    found = by_id.get(spelled(by_id, call.names["instance"]) or "")
+    if found is None:
+        what = f"Microsoft.Compute/virtualMachineScaleSets/{row.name}/virtualMachines"
+        raise not_there(what, call.names["instance"], call.names["group"])
+    return found
+
+
+def availability_sets(fleet: Fleet) -> dict[str, Scope]:
+    """Every availability set by its name."""
+    kind = ScopeKind.AVAILABILITY_SET
+    return {one.of: one for one in fleet.scopes.values() if one.kind is kind}
+
+
+def availability_set(call: Call) -> Scope:
+    """The availability set of the address."""
+    what = "Microsoft.Compute/availabilitySets"
+    rows = availability_sets(call.fleet)
+    row: Scope = _in_group(call, what, rows, call.names["availability_set"])
+    return row

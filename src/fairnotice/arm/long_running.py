@@ -1,0 +1,118 @@
+"""Long-running operations: what became of a request, told from the law's own rows and history.
+
+So it is known after a restart too, and to each of several control planes.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+from fairnotice.arm.failures import Failure
+from fairnotice.control.service import Service, spelled
+from fairnotice.engine.ending import impact_key
+from fairnotice.model import Operation, Request
+from fairnotice.words import OperationStatus
+
+IN_PROGRESS, SUCCEEDED, FAILED, CANCELED = "InProgress", "Succeeded", "Failed", "Canceled"
+# A whole number from 1 on: with any other, tools wait for half a minute.
+RETRY_AFTER_SECONDS = 1
+_ENDED = {
+    OperationStatus.COMPLETED: SUCCEEDED,
+    OperationStatus.RESOLVED: SUCCEEDED,
+    OperationStatus.FAILED: FAILED,
+    OperationStatus.CANCELED: CANCELED,
+}
+
+
+class Course(NamedTuple):
+    """How far a request has come."""
+
+    id: str
+    status: str
+    began_at: datetime
+    ended_at: datetime | None = None
+    failure: Failure | None = None
+
+    @property
+    def body(self) -> dict[str, object]:
+        """As Azure-AsyncOperation shows it."""
+        shown: dict[str, object] = {
+            "name": self.id,
+            "startTime": self.began_at,
+            "status": self.status,
+        }
+        if self.ended_at is not None:
+            shown["endTime"] = self.ended_at
+        if self.failure is not None:
+            shown["error"] = self.failure.error
+        return shown
+
+
+async def course(service: Service, name: str) -> Course:
+    """How far the request of this id has come, for as long as history is kept."""
+    request = await _request(service, name)
+    if request is None:
+        raise Failure(404, "NotFound", f"The operation '{name}' was not found.")
+    operations = [await _operation(service, one) for one in _names(service, request)]
+    known = [one for one in operations if one is not None]
+    words = [_word(service, one) for one in known]
+    worst = next((word for word in (IN_PROGRESS, FAILED, CANCELED) if word in words), SUCCEEDED)
+    if worst == IN_PROGRESS:
+        return Course(request.id, worst, request.asked_at)
+    ends = [one.ended_at for one in known if one.ended_at is not None]
+    ended_at = max(ends, default=request.asked_at)
+    failure = None
+    if worst != SUCCEEDED:
+        failure = _failure(service, worst, known[words.index(worst)])
+    return Course(request.id, worst, request.asked_at, ended_at, failure)
+
+
+def _names(service: Service, request: Request) -> Iterator[str]:
+    """The operations of a request, its own and those that it only asked for again."""
+    yield from (*request.repeats, *request.operations)
+    for event in request.events:
+        row = service.fleet.events.get(event)
+        if row is not None:
+            yield row.operation
+
+
+async def _request(service: Service, name: str) -> Request | None:
+    rows = service.fleet.requests
+    found = rows.get(spelled(rows, name))
+    if found is not None:
+        return found
+    for line in reversed(await service.conductor.history(f"request:{name.lower()}")):
+        if isinstance(line.change.row, Request):
+            return line.change.row
+    return None
+
+
+async def _operation(service: Service, name: str) -> Operation | None:
+    found = service.fleet.operations.get(name)
+    if found is not None:
+        return found
+    for line in reversed(await service.conductor.history(f"operation:{name}")):
+        if isinstance(line.change.row, Operation):
+            return line.change.row
+    return None
+
+
+def _word(service: Service, operation: Operation) -> str:
+    if operation.ended_at is not None:
+        return _ENDED[operation.status]
+    # The impact may be over while its event is shown for a while longer.
+    impacts = [service.fleet.impacts.get(impact_key(operation.id, vm)) for vm in operation.vms]
+    over = [one for one in impacts if one is not None and not one.live]
+    if len(over) < len(operation.vms) or not over:
+        return IN_PROGRESS
+    return FAILED if any(one.status != "done" for one in over) else SUCCEEDED
+
+
+def _failure(service: Service, word: str, operation: Operation) -> Failure:
+    keys = (impact_key(operation.id, vm) for vm in operation.vms)
+    impacts = (service.fleet.impacts.get(key) for key in keys)
+    why = next((one.reason for one in impacts if one is not None and one.reason), "")
+    why = why or operation.reason or "nobody said why"
+    if word == CANCELED:
+        return Failure(409, "OperationPreempted", f"The operation was canceled: {why}.")
+    return Failure(500, "VMOperationFailed", f"The operation has failed: {why}.")

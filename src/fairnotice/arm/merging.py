@@ -1,0 +1,42 @@
+"""One JSON object laid over another."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Objects part by part; whatever else stands in `over` takes the place of what was there.
+
+    What is null in `over` is taken away, as in RFC 7396.
+    """
+    found = dict(under)
+    for name, value in over.items():
+        if value is None:
+            found.pop(name, None)
+        elif isinstance(value, Mapping):
+            before = found.get(name)
+            found[name] = merged(before if isinstance(before, Mapping) else {}, value)
+        else:
+            found[name] = value
+    return found
+
+
+def found_at(body: Mapping[str, Any], *path: str) -> Any:  # noqa: ANN401, whatever was sent
+    """What stands there; None where nothing does, or something else on the way."""
+    value: Any = body
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def without(body: Mapping[str, Any], *path: str) -> dict[str, Any]:
+    """The same object without what stands there, and without what is empty for it."""
+    name, *rest = path
+    copied = dict(body)
+    if not rest:
+        copied.pop(name, None)
+    elif isinstance(copied.get(name), Mapping):
+        copied[name] = without(copied[name], *rest)
+        if not copied[name]:
+            del copied[name]
+    return copied

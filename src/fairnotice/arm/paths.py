@@ -1,0 +1,74 @@
+"""Addresses of Azure Resource Manager: compared without case, names as they were written."""
+
+import re
+from datetime import date
+from typing import NamedTuple
+
+from fairnotice.arm.failures import Failure
+
+# The subscription and the place of everything here, as the instance document has them too.
+SUBSCRIPTION_ID = "00000000-0000-0000-0000-000000000001"
+LOCATION = "local"
+
+SUBSCRIPTION = "/subscriptions/{subscription}"
+GROUP = f"{SUBSCRIPTION}/resourceGroups/{{group}}"
+COMPUTE = "providers/Microsoft.Compute"
+VMS = f"{COMPUTE}/virtualMachines"
+SCALE_SETS = f"{COMPUTE}/virtualMachineScaleSets"
+AVAILABILITY_SETS = f"{COMPUTE}/availabilitySets"
+OPERATIONS = f"{COMPUTE}/locations/{{location}}/operations/{{operation}}"
+ACKNOWLEDGE = "providers/Microsoft.Maintenance/scheduledevents/{event}/acknowledge"
+
+FIRST_YEAR = 2019
+_VERSION = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(-preview)?")
+
+
+class Pattern(NamedTuple):
+    """An address, taken apart: what is fixed in lower case, and names of what is not."""
+
+    segments: tuple[str, ...]
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """What stands for each name; None where it is another address."""
+        parts = path.strip("/").split("/")
+        if len(parts) != len(self.segments):
+            return None
+        found: dict[str, str] = {}
+        for segment, part in zip(self.segments, parts, strict=True):
+            if segment.startswith("{"):
+                found[segment.strip("{}")] = part
+            elif segment != part.lower():
+                return None
+        return found if all(found.values()) else None
+
+
+def pattern(path: str) -> Pattern:
+    """An address as it is matched."""
+    parts = path.strip("/").split("/")
+    return Pattern(tuple(part if part.startswith("{") else part.lower() for part in parts))
+
+
+def resource_id(group: str, what: str, name: str) -> str:
+    """The id of a resource; `what` is one of the collections above."""
+    return f"{group_id(group)}/{what}/{name}"
+
+
+def group_id(group: str) -> str:
+    """The id of a resource group."""
+    return f"/subscriptions/{SUBSCRIPTION_ID}/resourceGroups/{group}"
+
+
+def checked_version(versions: list[str]) -> str:
+    """The api-version that was asked for: any from 2019 on, since what is shown is always alike."""
+    if not versions:
+        message = "The api-version query parameter (?api-version=) is required for all requests."
+        raise Failure(400, "MissingApiVersionParameter", message)
+    found = _VERSION.fullmatch(versions[0])
+    try:
+        year = 0 if found is None or len(versions) > 1 else date.fromisoformat(found[1]).year
+    except ValueError:
+        year = 0
+    if year < FIRST_YEAR:
+        message = f"The api-version '{versions[0]}' is invalid: give a date from {FIRST_YEAR} on."
+        raise Failure(400, "InvalidApiVersionParameter", message)
+    return versions[0]

@@ -1,0 +1,270 @@
+"""The addresses of scale sets, their instances, and availability sets."""
+
+from collections.abc import Iterable
+from functools import partial
+
+from fairnotice.arm import finding, paths, properties, scaling, shapes
+from fairnotice.arm.doing import on_vms, perform_maintenance
+from fairnotice.arm.failures import Failure, malformed
+from fairnotice.arm.route import ArmRoute, Call, Done, Handler
+from fairnotice.arm.routes_vms import ACTIONS
+from fairnotice.control.limits import Reach
+from fairnotice.engine.keeping import kept_name
+from fairnotice.model import Vm
+from fairnotice.words import ScopeKind, TokenRole
+
+SETS = f"{paths.GROUP}/{paths.SCALE_SETS}"
+SET = f"{SETS}/{{scale_set}}"
+INSTANCES = f"{SET}/virtualMachines"
+INSTANCE = f"{INSTANCES}/{{instance}}"
+AVAILABILITY_SETS = f"{paths.GROUP}/{paths.AVAILABILITY_SETS}"
+AVAILABILITY_SET = f"{AVAILABILITY_SETS}/{{availability_set}}"
+ALL = "*"
+REFUSED = ("reimage", "reimageall", "manualupgrade", "setOrchestrationServiceState")
+
+
+def set_name(call: Call) -> str:
+    """The scale set of the address, as the law calls it."""
+    return finding.scale_set(call).name
+
+
+def instance_name(call: Call) -> str:
+    """The instance of the address, as the law calls it."""
+    return finding.instance(call).name
+
+
+def availability_name(call: Call) -> str:
+    """The scope of the availability set of the address."""
+    return finding.availability_set(call).name
+
+
+# ---- Scale sets ----
+
+
+def _list(call: Call) -> Done:
+    only = finding.group(call) if "group" in call.names else None
+    rows = call.fleet.scale_sets.values()
+    shown = [
+        shapes.scale_set(call.fleet, row)
+        for row in rows
+        if only in (None, row.resource_group) and call.shows(Reach.SCALE_SET, row.name)
+    ]
+    return Done({"value": shown})
+
+
+def _show(call: Call) -> Done:
+    shown = shapes.scale_set(call.fleet, finding.scale_set(call))
+    return Done(shown, etag=shown["etag"])
+
+
+def _view(call: Call) -> Done:
+    return Done(shapes.scale_set_view(call.fleet, finding.scale_set(call)))
+
+
+def _named(call: Call, *, all_where_none: bool = True) -> list[Vm]:
+    """The instances that the body names; all of them where it names none, or `*`."""
+    row = finding.scale_set(call)
+    by_id = finding.instances_by_id(call.fleet, row)
+    wanted = (call.body or {}).get("instanceIds")
+    if wanted is None and all_where_none:
+        wanted = [ALL]
+    if not isinstance(wanted, list) or not all(isinstance(one, str) for one in wanted):
+        raise malformed("instanceIds is a list of strings")
+    if ALL in wanted:
+        return list(by_id.values())
+    unknown = [one for one in wanted if one not in by_id]
+    if unknown:
+        message = f"The provided instanceId {unknown[0]} is not an active Virtual Machine Scale Set"
+        raise Failure(400, "InvalidParameter", f"{message} VM instanceId.", "instanceIds")
+    return [by_id[one] for one in wanted]
+
+
+async def _act(what: str, call: Call) -> Done:
+    return await on_vms(call, what, _named(call))
+
+
+async def _delete_some(call: Call) -> Done:
+    return await on_vms(call, "delete", _named(call, all_where_none=False))
+
+
+async def _maintain_some(call: Call) -> Done:
+    return await perform_maintenance(call, _named(call))
+
+
+async def _refuse(call: Call) -> Done:
+    finding.scale_set(call)
+    raise Failure(409, "OperationNotAllowed", "That is not done here: there are no disks to do it.")
+
+
+async def _write(call: Call, *, whole: bool) -> Done:
+    row = finding.scale_set(call)
+    if call.new_only:
+        raise Failure(412, "PreconditionFailed", f"{row.name} is there already.", "If-None-Match")
+    now = len(finding.instances(call.fleet, row))
+    more = properties.capacity(call.body or {}, row, now) - now
+    scaling.must_be_possible(call, row, more)
+    shown = shapes.scale_set(call.fleet, row)
+    name = kept_name(ScopeKind.PLACEMENT_GROUP, row.name)
+    await properties.describe(call, properties.Wish(name, shown, whole))
+    request = await scaling.scale(call, row, more)
+    after = shapes.scale_set(call.fleet, call.fleet.scale_sets[row.name])
+    if request is not None:
+        after["properties"]["provisioningState"] = "Updating"
+    return Done(after, request=request, etag=after["etag"])
+
+
+async def _put(call: Call) -> Done:
+    if finding.spelled(call.fleet.scale_sets, call.names["scale_set"]) is None:
+        message = "Scale sets are not made here: declare them in the fleet file."
+        raise Failure(409, "OperationNotAllowed", f"{message} (fairnotice fleet apply)")
+    return await _write(call, whole=True)
+
+
+# ---- Instances ----
+
+
+def _instances(call: Call) -> Done:
+    row = finding.scale_set(call)
+    expanded = "instanceview" in call.query.get("$expand", "").lower()
+    return Done(
+        {
+            "value": [
+                shapes.instance(call.fleet, row, one, expanded=expanded)
+                for one in finding.instances(call.fleet, row)
+                if call.shows(Reach.VM, one.name)
+            ]
+        }
+    )
+
+
+def _instance(call: Call) -> Done:
+    expanded = "instanceview" in call.query.get("$expand", "").lower()
+    row, one = finding.scale_set(call), finding.instance(call)
+    return Done(shapes.instance(call.fleet, row, one, expanded=expanded))
+
+
+def _instance_view(call: Call) -> Done:
+    return Done(shapes.instance_view(call.fleet, finding.instance(call)))
+
+
+async def _act_on_one(what: str, call: Call) -> Done:
+    return await on_vms(call, what, [finding.instance(call)])
+
+
+async def _evict_one(call: Call) -> Done:
+    await on_vms(call, "evict", [finding.instance(call)])
+    return Done(status=204)
+
+
+async def _maintain_one(call: Call) -> Done:
+    return await perform_maintenance(call, [finding.instance(call)])
+
+
+# ---- Availability sets ----
+
+
+def _availability_sets(call: Call) -> Done:
+    only = finding.group(call) if "group" in call.names else None
+    rows = finding.availability_sets(call.fleet).values()
+    shown = [
+        shapes.availability_set(call.fleet, row)
+        for row in rows
+        if only in (None, row.resource_group) and call.shows(Reach.SCOPE, row.name)
+    ]
+    return Done({"value": shown})
+
+
+def _availability_set(call: Call) -> Done:
+    shown = shapes.availability_set(call.fleet, finding.availability_set(call))
+    return Done(shown, etag=shown["etag"])
+
+
+async def _write_availability_set(call: Call, *, whole: bool) -> Done:
+    row = finding.availability_set(call)
+    if call.new_only:
+        raise Failure(412, "PreconditionFailed", f"{row.of} is there already.", "If-None-Match")
+    shown = shapes.availability_set(call.fleet, row)
+    await properties.describe(call, properties.Wish(row.name, shown, whole))
+    after = shapes.availability_set(call.fleet, call.fleet.scopes[row.name])
+    return Done(after, etag=after["etag"])
+
+
+# ---- The table ----
+
+
+def _set_routes() -> Iterable[ArmRoute]:
+    reader, operator, reach = TokenRole.READER, TokenRole.OPERATOR, Reach.SCALE_SET
+    everywhere = f"{paths.SUBSCRIPTION}/{paths.SCALE_SETS}"
+    yield ArmRoute("GET", everywhere, "Every scale set.", _list, reader, None)
+    yield ArmRoute("GET", SETS, "The scale sets of a resource group.", _list, reader, None)
+    yield ArmRoute("GET", SET, "One scale set.", _show, reader, reach, set_name)
+    summary = "How the instances of a scale set are now."
+    yield ArmRoute("GET", f"{SET}/instanceView", summary, _view, reader, reach, set_name)
+    deeds: tuple[tuple[str, str, Handler], ...] = (
+        *(
+            (azures, f"{ours.capitalize()} instances, all or none.", partial(_act, ours))
+            for azures, ours in ACTIONS.items()
+        ),
+        ("delete", "Delete instances, all or none.", _delete_some),
+        ("performMaintenance", "Approve what the platform has announced.", _maintain_some),
+        *((word, "Refused: there are no disks.", _refuse) for word in REFUSED),
+    )
+    for word, summary, handle in deeds:
+        path = f"{SET}/{word}"
+        yield ArmRoute("POST", path, summary, handle, operator, reach, set_name, takes_body=True)
+    for method, summary, handle in (
+        ("PATCH", "Say something else of a scale set.", partial(_write, whole=False)),
+        ("PUT", "Say all of a scale set; one that is not there is not made.", _put),
+    ):
+        yield ArmRoute(method, SET, summary, handle, operator, reach, _written, takes_body=True)
+
+
+def _written(call: Call) -> str:
+    """As the law calls it; nothing where it is not there, and would have to be made."""
+    return finding.spelled(call.fleet.scale_sets, call.names["scale_set"]) or ""
+
+
+def _instance_routes() -> Iterable[ArmRoute]:
+    reader, operator, reach = TokenRole.READER, TokenRole.OPERATOR, Reach.VM
+    # Whoever may see only some of the instances is shown those.
+    yield ArmRoute("GET", INSTANCES, "The instances of a scale set.", _instances, reader, None)
+    for path, summary, handle in (
+        (INSTANCE, "One instance.", _instance),
+        (f"{INSTANCE}/instanceView", "How an instance is now.", _instance_view),
+    ):
+        yield ArmRoute("GET", path, summary, handle, reader, reach, instance_name)
+    deeds: tuple[tuple[str, str, Handler], ...] = (
+        *(
+            (azures, f"{ours.capitalize()} an instance.", partial(_act_on_one, ours))
+            for azures, ours in ACTIONS.items()
+        ),
+        ("simulateEviction", "Take a Spot instance away.", _evict_one),
+        ("performMaintenance", "Approve what the platform has announced.", _maintain_one),
+    )
+    for word, summary, act in deeds:
+        path = f"{INSTANCE}/{word}"
+        yield ArmRoute("POST", path, summary, act, operator, reach, instance_name)
+    delete = partial(_act_on_one, "delete")
+    summary = "Delete an instance."
+    yield ArmRoute("DELETE", INSTANCE, summary, delete, operator, reach, instance_name)
+
+
+def _availability_routes() -> Iterable[ArmRoute]:
+    reader, operator, reach = TokenRole.READER, TokenRole.OPERATOR, Reach.SCOPE
+    everywhere = f"{paths.SUBSCRIPTION}/{paths.AVAILABILITY_SETS}"
+    path = AVAILABILITY_SET
+    summary = "Every availability set."
+    yield ArmRoute("GET", everywhere, summary, _availability_sets, reader, None)
+    summary = "The availability sets of a resource group."
+    yield ArmRoute("GET", AVAILABILITY_SETS, summary, _availability_sets, reader, None)
+    summary = "One availability set."
+    yield ArmRoute("GET", path, summary, _availability_set, reader, reach, availability_name)
+    for method in ("PATCH", "PUT"):
+        handle = partial(_write_availability_set, whole=method == "PUT")
+        summary = "Say something else of an availability set."
+        yield ArmRoute(
+            method, path, summary, handle, operator, reach, availability_name, takes_body=True
+        )
+
+
+SET_ROUTES = (*_set_routes(), *_instance_routes(), *_availability_routes())

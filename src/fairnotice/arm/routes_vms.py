@@ -1,0 +1,138 @@
+"""The addresses of virtual machines."""
+
+from collections.abc import Iterable
+from functools import partial
+
+from fairnotice.arm import finding, paths, properties, shapes
+from fairnotice.arm.doing import on_vms, perform_maintenance
+from fairnotice.arm.failures import Failure, forbidden
+from fairnotice.arm.route import ArmRoute, Call, Done
+from fairnotice.control.limits import Reach
+from fairnotice.engine.keeping import kept_name
+from fairnotice.words import ScopeKind, TokenRole
+
+VMS = f"{paths.GROUP}/{paths.VMS}"
+VM = f"{VMS}/{{vm}}"
+# What Azure calls it, and what the law does.
+ACTIONS = {
+    "restart": "restart",
+    "redeploy": "redeploy",
+    "deallocate": "deallocate",
+    "start": "start",
+    "powerOff": "stop",
+}
+# What there is on Azure and not here: said so, instead of doing something else.
+REFUSED = ("reimage", "generalize", "capture", "convertToManagedDisks")
+
+
+def vm_name(call: Call) -> str:
+    """The VM of the address, as the law calls it."""
+    return finding.vm(call).name
+
+
+def _list(call: Call) -> Done:
+    only = finding.group(call) if "group" in call.names else None
+    expanded = call.query.get("statusonly", "").lower() == "true"
+    return Done(
+        {
+            "value": [
+                shapes.vm(call.fleet, row, expanded=expanded)
+                for row in finding.vms(call.fleet)
+                if only in (None, row.resource_group) and call.shows(Reach.VM, row.name)
+            ]
+        }
+    )
+
+
+def _show(call: Call) -> Done:
+    expanded = "instanceview" in call.query.get("$expand", "").lower()
+    shown = shapes.vm(call.fleet, finding.vm(call), expanded=expanded)
+    return Done(shown, etag=shown["etag"])
+
+
+def _view(call: Call) -> Done:
+    return Done(shapes.instance_view(call.fleet, finding.vm(call)))
+
+
+async def _act(what: str, call: Call) -> Done:
+    return await on_vms(call, what, [finding.vm(call)])
+
+
+async def _evict(call: Call) -> Done:
+    await on_vms(call, "evict", [finding.vm(call)])
+    return Done(status=204)
+
+
+async def _maintain(call: Call) -> Done:
+    return await perform_maintenance(call, [finding.vm(call)])
+
+
+async def _reapply(call: Call) -> Done:
+    # It is as it should be: the law puts it there again and again.
+    finding.vm(call)
+    return Done(status=200)
+
+
+async def _write(call: Call, *, whole: bool) -> Done:
+    row = finding.vm(call)
+    if call.new_only:
+        raise Failure(412, "PreconditionFailed", f"{row.name} is there already.", "If-None-Match")
+    shown = shapes.vm(call.fleet, row)
+    name = kept_name(ScopeKind.STANDALONE, row.name)
+    await properties.describe(call, properties.Wish(name, shown, whole))
+    now = shapes.vm(call.fleet, row)
+    return Done(now, etag=now["etag"])
+
+
+async def _put(call: Call) -> Done:
+    if finding.spelled(call.fleet.vms, call.names["vm"]) is None:
+        if call.caller.limits is not None:
+            raise forbidden()
+        message = "VMs are not made here: declare them in the fleet file (fairnotice fleet apply)."
+        raise Failure(409, "OperationNotAllowed", message)
+    return await _write(call, whole=True)
+
+
+async def _refuse(call: Call) -> Done:
+    finding.vm(call)
+    raise Failure(409, "OperationNotAllowed", "That is not done here: there are no disks to do it.")
+
+
+def _routes() -> Iterable[ArmRoute]:
+    reader, operator = TokenRole.READER, TokenRole.OPERATOR
+    everywhere = f"{paths.SUBSCRIPTION}/{paths.VMS}"
+    yield ArmRoute("GET", everywhere, "Every VM.", _list, reader, None)
+    yield ArmRoute("GET", VMS, "The VMs of a resource group.", _list, reader, None)
+    yield ArmRoute("GET", VM, "One VM.", _show, reader, Reach.VM, vm_name)
+    summary = "How a VM is now."
+    yield ArmRoute("GET", f"{VM}/instanceView", summary, _view, reader, Reach.VM, vm_name)
+    for azures, ours in ACTIONS.items():
+        act = partial(_act, ours)
+        summary = f"{ours.capitalize()} a VM."
+        yield ArmRoute("POST", f"{VM}/{azures}", summary, act, operator, Reach.VM, vm_name)
+    for word, summary, handle in (
+        ("simulateEviction", "Take a Spot VM away.", _evict),
+        ("performMaintenance", "Approve what the platform has announced for a VM.", _maintain),
+        ("reapply", "Changes nothing: a VM is as the law has it.", _reapply),
+        *((word, "Refused: there are no disks.", _refuse) for word in REFUSED),
+    ):
+        yield ArmRoute("POST", f"{VM}/{word}", summary, handle, operator, Reach.VM, vm_name)
+    delete = partial(_act, "delete")
+    yield ArmRoute("DELETE", VM, "Delete a VM.", delete, operator, Reach.VM, vm_name)
+    change = partial(_write, whole=False)
+    summary = "Say something else of a VM."
+    yield ArmRoute("PATCH", VM, summary, change, operator, Reach.VM, vm_name, takes_body=True)
+    # Whether it is there is for whoever may see it, so that is looked at in `_put`.
+    yield ArmRoute(
+        "PUT",
+        VM,
+        "Say all of a VM; one that is not there is not made.",
+        _put,
+        operator,
+        Reach.VM,
+        lambda call: finding.spelled(call.fleet.vms, call.names["vm"]) or "",
+        takes_body=True,
+    )
+
+
+VM_ROUTES = tuple(_routes())

@@ -1,0 +1,131 @@
+"""The port of Azure Resource Manager: who is let in there, and as whom."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
+
+from starlette.routing import Match, Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fairnotice.arm.api import Arm
+from fairnotice.arm.authority import authority_routes
+from fairnotice.arm.bearers import Bearers
+from fairnotice.arm.failures import of_problem
+from fairnotice.arm.issuing import Issuer
+from fairnotice.arm.signing import KeyFile
+from fairnotice.clock import Clock
+from fairnotice.control.auth import (
+    ANYBODY,
+    CALLER,
+    CHALLENGE,
+    Find,
+    Gate,
+    finding,
+    shown_token,
+    unauthenticated,
+)
+from fairnotice.control.guard import LOCAL_NAMES, Guard
+from fairnotice.control.passing_on import PassingOn
+from fairnotice.control.problems import unavailable
+from fairnotice.control.running import Entrance, Place, Running, answering, listening
+from fairnotice.errors import Unavailable
+
+PLACE = Place("127.0.0.1", 8643)
+
+
+class SigningIn(NamedTuple):
+    """How somebody says who he is: addresses for whom has no token yet, and whose a token is."""
+
+    addresses: list[Route]
+    find: Find
+
+
+class Port(NamedTuple):
+    """Where it listens, with which certificate, and by which names it may be asked."""
+
+    place: Place
+    entrance: Entrance
+    # Once it is known where that is. Left out, only tokens of fairnotice as they are count.
+    signing_in: Callable[[Running], SigningIn] | None = None
+
+
+def signing_with(file: KeyFile, clock: Clock, url: str = "") -> Callable[[Running], SigningIn]:
+    """Signing in with access tokens that these keys sign, at a port of this URL."""
+
+    def signing_in(run: Running) -> SigningIn:
+        port = 0 if run.arm is None else run.arm.port
+        issuer = Issuer(file, run.auth, clock, url or f"https://localhost:{port}")
+        return SigningIn(authority_routes(issuer), Bearers(issuer).caller)
+
+    return signing_in
+
+
+class _Shown:
+    """Where nobody has to say who he is: a token that is shown must be one all the same."""
+
+    def __init__(self, app: ASGIApp, find: Find) -> None:
+        self._app = app
+        self._find = find
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application in front of another."""
+        caller = ANYBODY
+        if any(name == b"authorization" for name, _ in scope["headers"]):
+            try:
+                found = await self._find(shown_token(scope))
+            except Unavailable as error:
+                await of_problem(unavailable(error))(scope, receive, send)
+                return
+            if found is None:
+                answer = of_problem(unauthenticated(), CHALLENGE)
+                await answer(scope, receive, send)
+                return
+            caller = found
+        await self._app({**scope, CALLER: caller}, receive, send)
+
+
+class _Fork:
+    """What anybody may ask is answered here, and all else behind the gate."""
+
+    def __init__(self, addresses: list[Route], gated: ASGIApp) -> None:
+        self._addresses = addresses
+        self._open = Router(addresses, redirect_slashes=False)
+        self._gated = gated
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application in front of two others."""
+        is_open = any(one.matches(scope)[0] is Match.FULL for one in self._addresses)
+        await (self._open if is_open else self._gated)(scope, receive, send)
+
+
+def _entered(run: Running, app: ASGIApp, port: Port, own: str) -> ASGIApp:
+    """The application behind whatever decides who may ask."""
+    signing_in = SigningIn([], finding(run.auth))
+    if port.signing_in is not None:
+        signing_in = port.signing_in(run)
+    if run.auth.required:
+        return _Fork(signing_in.addresses, Gate(app, run.auth, signing_in.find, of_problem))
+    shown = _Fork(signing_in.addresses, _Shown(app, signing_in.find))
+    return Guard(shown, LOCAL_NAMES | {own}, port.entrance.names)
+
+
+def opened(port: Port) -> Callable[[Running], contextlib.AbstractAsyncContextManager[None]]:
+    """The port, for control.running.Plan."""
+
+    @contextlib.asynccontextmanager
+    async def serve(run: Running) -> AsyncIterator[None]:
+        with contextlib.closing(listening(port.place, "arm")) as sock:
+            run.arm = port.place._replace(port=sock.getsockname()[1])
+            app: ASGIApp = Arm(run.service)
+            passing_on = None
+            if run.cluster is not None:
+                app = passing_on = PassingOn(app, run.conductor, run.cluster)
+            entered = _entered(run, app, port, sock.getsockname()[0])
+            try:
+                async with answering(entered, sock, port.entrance):
+                    yield
+            finally:
+                if passing_on is not None:
+                    await passing_on.close()
+
+    return serve

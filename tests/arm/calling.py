@@ -1,0 +1,85 @@
+"""What tests of Azure Resource Manager's front share: a service with that port, and who asks it."""
+
+import http.client
+import json
+from contextlib import contextmanager
+
+from fairnotice.arm.serving import Port, opened
+from fairnotice.control.running import Entrance
+from tests.control.calling import ANYWHERE, PATIENCE_SECONDS, serving
+from tests.control.calling import _read as read_answer
+
+SUBSCRIPTION = "/subscriptions/00000000-0000-0000-0000-000000000001"
+GROUP = f"{SUBSCRIPTION}/resourceGroups/sample"
+COMPUTE = f"{GROUP}/providers/Microsoft.Compute"
+VERSION = "api-version=2024-11-01"
+
+
+class Asking:
+    """A service, and the port at which Azure's tools ask it."""
+
+    def __init__(self, served):
+        self.served = served
+
+    @property
+    def fleet(self):
+        return self.served.run.service.fleet
+
+    def call(self, method, path, body=None, query=VERSION, **headers):
+        """One request to the port; a body that is not bytes is sent as JSON."""
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection(*self.served.run.arm, timeout=PATIENCE_SECONDS)
+        try:
+            connection.request(method, f"{path}?{query}" if query else path, body, names)
+            return read_answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def get(self, path, **more):
+        return self.call("GET", path, **more)
+
+    def post(self, path, body=None, **more):
+        return self.call("POST", path, body, **more)
+
+    def refused(self, status, code, method, path, body=None, **more):
+        """A request that is refused so: its sentence."""
+        answer = self.call(method, path, body, **more)
+        assert (answer.status, answer.json["error"]["code"]) == (status, code), answer
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json["error"]["message"]
+        return answer.json["error"]["message"]
+
+    def follow(self, answer):
+        """What a long-running operation says of itself now."""
+        url = answer.headers["azure-asyncoperation"]
+        found = self.get(url.partition(str(self.served.run.arm))[2], query="")
+        assert found.status == 200, found
+        return found.json
+
+    def events(self, vm):
+        """The events that a VM reads."""
+        return json.loads(self.served.look(vm))["Events"]
+
+    def approve(self, vm):
+        """The VM approves all that it reads."""
+        for event in self.events(vm):
+            self.served.post(f"/v1/events/{event['EventId']}/approve")
+
+    def until(self, answer, status, tries=200):
+        """Wait until a long-running operation says so."""
+        for _ in range(tries):
+            found = self.follow(answer)
+            if found["status"] == status:
+                return found
+            assert found["status"] == "InProgress", found
+        raise AssertionError(found)
+
+
+@contextmanager
+def asked(store=None, **more):
+    """A service of the sample fleet that Azure's tools may ask."""
+    port = Port(ANYWHERE, Entrance())
+    with serving(store, beside=opened(port), **more) as served:
+        yield Asking(served)

@@ -1,0 +1,162 @@
+"""Long-running operations: 202, where to ask, and what is told there until it is over."""
+
+import pytest
+
+from fairnotice.stores.opening import open_store
+from fairnotice.testing.manual_clock import ManualClock
+from tests.arm.calling import COMPUTE, SUBSCRIPTION, asked
+
+VM = f"{COMPUTE}/virtualMachines/web-0"
+DB = f"{COMPUTE}/virtualMachines/db"
+BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
+SPOT = f"{COMPUTE}/virtualMachineScaleSets/spot"
+
+
+def monitor(arm, answer):
+    """What Location answers."""
+    return arm.get(answer.headers["location"].partition(str(arm.served.run.arm))[2], query="")
+
+
+def test_a_restart_is_over_when_its_impact_is(arm):
+    """InProgress while the event waits; Succeeded when it is approved and done."""
+    answer = arm.post(f"{VM}/restart", query="api-version=2022-11-01")
+    assert (answer.status, answer.body) == (202, b"")
+    assert answer.headers["retry-after"] == "1"
+    operation = answer.headers["azure-asyncoperation"]
+    place = "/providers/Microsoft.Compute/locations/local/operations/"
+    assert operation.startswith(f"http://{arm.served.run.arm}{SUBSCRIPTION}{place}")
+    assert operation.endswith("?api-version=2022-11-01")
+    assert arm.follow(answer)["status"] == "InProgress"
+    waiting = monitor(arm, answer)
+    assert (waiting.status, waiting.headers["retry-after"]) == (202, "1")
+    (event,) = arm.events("web-1")
+    assert (event["EventType"], event["Resources"]) == ("Reboot", ["web-0"])
+    arm.approve("web-1")
+    found = arm.until(answer, "Succeeded")
+    assert found["endTime"] >= found["startTime"]
+    assert monitor(arm, answer).status == 200
+
+
+@pytest.mark.parametrize("word", ["redeploy", "performMaintenance"])
+def test_what_else_waits_for_an_approval(arm, word):
+    """A redeploy; and performMaintenance is the approval of what the platform has announced."""
+    if word == "performMaintenance":
+        arm.served.post("/v1/nodes/node-1/maintain", {"impact": "reboot"})
+        view = arm.get(f"{DB}/instanceView").json
+        assert view["maintenanceRedeployStatus"]["isCustomerInitiatedMaintenanceAllowed"]
+    answer = arm.post(f"{DB}/{word}")
+    assert answer.status == 202
+    if word == "redeploy":
+        node = arm.fleet.vms["db"].node
+        arm.approve("db")
+        arm.until(answer, "Succeeded")
+        assert arm.fleet.vms["db"].node != node
+    else:
+        events = [one for one in arm.fleet.events.values() if one.scope == "vm:db"]
+        assert [one.approval.by for one in events] == ["operator"]
+        # The node is rebooted when the others there have approved too.
+        assert arm.follow(answer)["status"] == "InProgress"
+        for vm in ("web-0", "batch_0"):
+            arm.approve(vm)
+        arm.until(answer, "Succeeded")
+        arm.refused(409, "OperationNotAllowed", "POST", f"{DB}/performMaintenance")
+
+
+def test_power_acts_at_once(arm):
+    """Stop, deallocate and start: over at the first look; and again, when nothing is to be done."""
+    for word, state in (
+        ("powerOff", "stopped"),
+        ("deallocate", "deallocated"),
+        ("start", "running"),
+    ):
+        for _ in range(2):
+            answer = arm.post(f"{DB}/{word}")
+            assert answer.status == 202
+            arm.until(answer, "Succeeded")
+        code = arm.get(f"{DB}/instanceView").json["statuses"][1]["code"]
+        assert code == f"PowerState/{state}"
+
+
+def test_deleting_a_vm_and_instances(arm):
+    """A VM at once; an instance with notice, by both addresses."""
+    arm.until(arm.call("DELETE", DB), "Succeeded")
+    arm.refused(404, "ResourceNotFound", "GET", DB)
+    one = arm.call("DELETE", f"{BATCH}/virtualMachines/0")
+    two = arm.post(f"{BATCH}/delete", {"instanceIds": ["1", "2"]})
+    assert [arm.follow(answer)["status"] for answer in (one, two)] == ["InProgress"] * 2
+    arm.approve("batch_3")
+    for answer in (one, two):
+        arm.until(answer, "Succeeded")
+    assert [one["instanceId"] for one in arm.get(f"{BATCH}/virtualMachines").json["value"]] == ["3"]
+
+
+def test_instances_all_or_some(arm):
+    """Restart without a body is of all of them."""
+    some = arm.post(f"{BATCH}/restart", {"instanceIds": ["0", "2"]})
+    assert [one["Resources"] for one in arm.events("batch_1")] == [["batch_0"], ["batch_2"]]
+    arm.approve("batch_1")
+    arm.until(some, "Succeeded")
+    for body in (None, {"instanceIds": ["*"]}):
+        every = arm.post(f"{BATCH}/restart", body)
+        assert len(arm.events("batch_1")) == 4
+        arm.approve("batch_1")
+        arm.until(every, "Succeeded")
+    single = arm.post(f"{BATCH}/virtualMachines/1/restart")
+    arm.approve("batch_1")
+    arm.until(single, "Succeeded")
+
+
+def test_simulating_an_eviction_is_answered_204(arm):
+    """With no body, nothing to follow, and a Preempt event."""
+    answer = arm.post(f"{SPOT}/virtualMachines/0/simulateEviction")
+    assert (answer.status, answer.body) == (204, b"")
+    assert "azure-asyncoperation" not in answer.headers
+    (event,) = arm.events("spot_1")
+    assert (event["EventType"], event["Resources"]) == ("Preempt", ["spot_0"])
+
+
+def test_what_is_canceled_and_what_fails_says_why(arm):
+    """Canceled by somebody; failed by the driver."""
+    canceled = arm.post(f"{VM}/restart")
+    (event,) = arm.events("web-0")
+    arm.served.post(f"/v1/events/{event['EventId']}/cancel")
+    found = arm.until(canceled, "Canceled")
+    assert "canceled by operator" in found["error"]["message"]
+    assert monitor(arm, canceled).status == 409
+    arm.served.run.conductor._driver.next_fails("web-0", reason="the disk is gone")
+    failed = arm.post(f"{VM}/restart")
+    arm.approve("web-0")
+    found = arm.until(failed, "Failed")
+    assert "the disk is gone" in found["error"]["message"]
+    assert monitor(arm, failed).status == 500
+
+
+def test_a_repeat_by_the_tools_own_retry_schedules_nothing_twice(arm):
+    """The same x-ms-client-request-id at the same address is the same request; and answered so."""
+    one = arm.post(f"{VM}/restart", x_ms_client_request_id="11-22")
+    two = arm.post(f"{VM}/restart", x_ms_client_request_id="11-22")
+    assert one.headers["azure-asyncoperation"] == two.headers["azure-asyncoperation"]
+    assert one.headers["x-ms-client-request-id"] == "11-22"
+    assert len(arm.events("web-0")) == 1
+    # A tool has one id for all that one command of its asks: another VM is another request.
+    assert arm.post(f"{DB}/restart", x_ms_client_request_id="11-22").status == 202
+    assert len(arm.events("db")) == 1
+    arm.post(f"{VM}/restart", x_ms_client_request_id="33")
+    arm.post(f"{VM}/restart")
+    assert len(arm.events("web-0")) == 3
+
+
+def test_what_became_of_it_is_known_after_a_restart(tmp_path):
+    """By another process, and after a day too: from the law's history."""
+    url = f"sqlite:{tmp_path}/it.db"
+    clock = ManualClock()
+    with asked(open_store(url), clock=clock) as arm:
+        answer = arm.post(f"{DB}/restart")
+        path = answer.headers["azure-asyncoperation"].partition(str(arm.served.run.arm))[2]
+    with asked(open_store(url), clock=clock) as arm:
+        assert arm.get(path, query="").json["status"] == "InProgress"
+        arm.approve("db")
+        arm.until(
+            answer._replace(headers={"azure-asyncoperation": f"{arm.served.run.arm}{path}"}),
+            "Succeeded",
+        )

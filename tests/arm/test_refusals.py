@@ -1,0 +1,135 @@
+"""What is refused: with Azure's status and code, and a sentence that says what is wrong."""
+
+import pytest
+
+from tests.arm.calling import COMPUTE, GROUP, SUBSCRIPTION
+
+OTHER = SUBSCRIPTION[:-1] + "2"
+VM = f"{COMPUTE}/virtualMachines/web-0"
+BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
+
+
+@pytest.mark.parametrize(
+    ("code", "method", "path"),
+    [
+        ("ResourceNotFound", "GET", f"{COMPUTE}/virtualMachines/nobody"),
+        ("ResourceNotFound", "POST", f"{COMPUTE}/virtualMachines/nobody/restart"),
+        ("ResourceNotFound", "DELETE", f"{COMPUTE}/virtualMachines/nobody"),
+        ("ResourceNotFound", "GET", f"{COMPUTE}/virtualMachineScaleSets/nobody"),
+        ("ResourceNotFound", "GET", f"{BATCH}/virtualMachines/9"),
+        ("ResourceNotFound", "GET", f"{COMPUTE}/availabilitySets/nobody"),
+        ("ResourceNotFound", "GET", VM.replace("/sample/", "/other/")),
+        ("ResourceGroupNotFound", "GET", f"{SUBSCRIPTION}/resourceGroups/other"),
+        ("ResourceGroupNotFound", "GET", f"{COMPUTE}/virtualMachines".replace("sample", "other")),
+        ("SubscriptionNotFound", "GET", OTHER),
+        ("SubscriptionNotFound", "GET", VM.replace(SUBSCRIPTION, OTHER)),
+        ("SubscriptionNotFound", "POST", f"{VM}/restart".replace(SUBSCRIPTION, OTHER)),
+        ("InvalidResourceType", "GET", f"{COMPUTE}/disks"),
+        ("InvalidResourceType", "POST", f"{VM}/explode"),
+        ("InvalidResourceNamespace", "GET", f"{GROUP}/providers/Microsoft.Network/networks"),
+        ("NotFound", "GET", "/"),
+        ("NotFound", "GET", "/subscriptions//resourceGroups"),
+        (
+            "NotFound",
+            "GET",
+            f"{SUBSCRIPTION}/providers/Microsoft.Compute/locations/local/operations/nothing",
+        ),
+    ],
+)
+def test_what_is_not_there(looking, code, method, path):
+    """404, with a code that says what it is that is not there."""
+    looking.refused(404, code, method, path)
+
+
+@pytest.mark.parametrize(
+    ("code", "query"),
+    [
+        ("MissingApiVersionParameter", ""),
+        ("MissingApiVersionParameter", "version=2024-11-01"),
+        ("InvalidApiVersionParameter", "api-version="),
+        ("InvalidApiVersionParameter", "api-version=2018-12-31"),
+        ("InvalidApiVersionParameter", "api-version=latest"),
+        ("InvalidApiVersionParameter", "api-version=2024-13-01"),
+        ("InvalidApiVersionParameter", "api-version=2024-11-01&api-version=2025-01-01"),
+        ("InvalidApiVersionParameter", "api-version=2024-11-01%0d%0aX:1"),
+    ],
+)
+def test_an_api_version_is_a_date_from_2019_on(looking, code, query):
+    """Older, none, two, or something else: refused before anything is done."""
+    looking.refused(400, code, "GET", VM, query=query)
+
+
+@pytest.mark.parametrize("version", ["2019-01-01", "2026-04-01", "2025-10-01-preview"])
+def test_any_later_api_version_is_taken(looking, version):
+    """Each tool asks by another, and they change with every release."""
+    assert looking.get(VM, query=f"API-Version={version}").status == 200
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"{'a': 1}", b"", b"[" * 5000]
+)
+def test_a_malformed_body(looking, body):
+    """400, and nothing is changed."""
+    for path in (VM, BATCH, f"{COMPUTE}/availabilitySets/web"):
+        looking.refused(400, "InvalidRequestContent", "PUT", path, body)
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", {"instanceIds": "0"}, {"instanceIds": [0]}, {"instanceIds": {}}]
+)
+def test_malformed_instance_ids(looking, body):
+    """A list of strings, or nothing; nobody restarts all because of a typing mistake."""
+    looking.refused(400, "InvalidRequestContent", "POST", f"{BATCH}/restart", body)
+    looking.refused(400, "InvalidRequestContent", "POST", f"{BATCH}/delete", b"{}")
+
+
+def test_instances_that_are_not_there(looking):
+    """None of them is done, and the one that is not there is named."""
+    body = {"instanceIds": ["0", "77"]}
+    said = looking.refused(400, "InvalidParameter", "POST", f"{BATCH}/restart", body)
+    assert "77" in said
+    looking.refused(400, "InvalidParameter", "POST", f"{BATCH}/restart", {"instanceIds": []})
+    assert looking.events("batch_0") == []
+
+
+def test_a_body_that_is_too_large(looking):
+    """Neither is it read to its end, nor kept."""
+    large = b'{"tags": {"a": "' + b"a" * 1_100_000 + b'"}}'
+    looking.refused(413, "RequestContentTooLarge", "PATCH", VM, large)
+    looking.refused(413, "RequestContentTooLarge", "PATCH", VM, {"tags": {"a": "a" * 70_000}})
+
+
+def test_another_method(looking):
+    """405, which says what is taken."""
+    said = looking.refused(405, "HttpMethodNotAllowed", "PUT", f"{VM}/restart", {})
+    assert "POST" in said
+
+
+def test_what_the_law_refuses(arm):
+    """In its own words: evicting a Regular VM, restarting one that is stopped, what is not made."""
+    arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/simulateEviction")
+    arm.until(arm.post(f"{VM}/powerOff"), "Succeeded")
+    said = arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/restart")
+    assert "Start it first." in said
+    arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/performMaintenance")
+    arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/reimage")
+    arm.refused(409, "OperationNotAllowed", "POST", f"{BATCH}/reimageall")
+    said = arm.refused(409, "OperationNotAllowed", "PUT", f"{COMPUTE}/virtualMachines/new", {})
+    assert "fleet file" in said
+    path = f"{COMPUTE}/virtualMachineScaleSets/new"
+    arm.refused(409, "OperationNotAllowed", "PUT", path, {})
+
+
+def test_a_page_of_another_site_is_kept_out(looking):
+    """As on the control port: neither by another name, nor with another Origin."""
+    for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+        assert looking.get(VM, **headers).status == 403
+    assert looking.get(VM, Host="localhost:8643").status == 200
+
+
+def test_a_shown_token_must_be_one(looking):
+    """Where nobody has to say who he is, too: forged, malformed, or of somebody else."""
+    for text in ("x", "a.b.c", "fairnotice_0123456789abcdef_" + "a" * 43):
+        looking.refused(
+            401, "InvalidAuthenticationToken", "GET", VM, Authorization=f"Bearer {text}"
+        )

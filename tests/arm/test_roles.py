@@ -1,0 +1,138 @@
+"""Who may do what: every address for every role, and nobody learns what is not his."""
+
+import pytest
+
+from fairnotice.arm.route import ArmRoute
+from fairnotice.arm.routes import ROUTES
+from fairnotice.stores.memory import MemoryStore
+from tests.arm.calling import COMPUTE, SUBSCRIPTION, asked
+from tests.control.bearers import ROLES, STRANGERS, Bearers, kept
+
+NAMES = {
+    "{subscription}": SUBSCRIPTION.rpartition("/")[2],
+    "{group}": "sample",
+    "{location}": "local",
+    "{operation}": "nothing",
+    "{vm}": "nobody",
+    "{scale_set}": "nobody",
+    "{availability_set}": "nobody",
+    "{instance}": "0",
+    "{kind}": "virtualMachines",
+    "{resource}": "nobody",
+    "{event}": "nothing",
+}
+# Who may look and who may change, by the last word of an address that is fixed: said here once more
+# and not read from the table, so that a new address needs somebody who thinks of it.
+LOOKS = {"GET": "reader"}
+CHANGES = {"POST": "operator", "PUT": "operator", "PATCH": "operator", "DELETE": "operator"}
+# Lists of which everybody is shown his own, whatever he is limited to.
+LISTS = {
+    "/subscriptions",
+    "/subscriptions/{subscription}",
+    "/tenants",
+    "/subscriptions/{subscription}/resourceGroups",
+    "/subscriptions/{subscription}/resourceGroups/{group}",
+    *(
+        f"/subscriptions/{{subscription}}{group}/providers/Microsoft.Compute/{what}"
+        for group in ("", "/resourceGroups/{group}")
+        for what in ("virtualMachines", "virtualMachineScaleSets", "availabilitySets")
+    ),
+}
+# Where each event of the body, or each instance of the list, is looked at by itself.
+ONE_BY_ONE = ("/scheduledevents", "{scale_set}/virtualMachines")
+
+
+def url_of(path):
+    """An address that can be asked."""
+    for name, value in NAMES.items():
+        path = path.replace(name, value)
+    assert "{" not in path
+    return path
+
+
+def test_every_address_is_for_its_role_and_larger_ones(gated):
+    """And is refused to smaller ones, to endpoints, and to strangers."""
+    wrong = []
+    for route in ROUTES:
+        least = ROLES.index((LOOKS | CHANGES)[route.method])
+        for who in (*ROLES, "endpoint", "limited", "limited reader"):
+            answer = gated.ask(who, route.method, url_of(route.path), {})
+            role = {"limited": "operator", "limited reader": "reader"}.get(who, who)
+            may = role in ROLES and ROLES.index(role) >= least
+            if who.startswith("limited") and not route.path.endswith(ONE_BY_ONE):
+                may = may and route.path in LISTS
+            if (answer.status in (401, 403)) == may:
+                wrong.append((who, route.method, route.path, answer.status))
+    assert wrong == []
+
+
+def test_a_stranger_is_told_the_same_everywhere(gated):
+    """Expired, forged, revoked or none: 401, byte for byte."""
+    told = set()
+    for route in ROUTES:
+        for who in STRANGERS if route.path.endswith("restart") else (None,):
+            answer = gated.ask(who, route.method, url_of(route.path))
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+            told.add((answer.status, answer.body))
+    assert len(told) == 1
+    status, body = told.pop()
+    assert status == 401
+    assert b"InvalidAuthenticationToken" in body
+
+
+def test_a_reader_may_not_restart(gated):
+    """403, with Azure's code; nothing is scheduled."""
+    path = f"{COMPUTE}/virtualMachines/web-0/restart"
+    answer = gated.ask("reader", "post", path)
+    assert (answer.status, answer.json["error"]["code"]) == (403, "AuthorizationFailed")
+    assert gated.served.events("web-0") == []
+
+
+def test_limits_are_obeyed(gated):
+    """Of lists everybody is shown his own; what is not his is as if it were not there."""
+    vms = f"{COMPUTE}/virtualMachines"
+    shown = gated.ask("limited", "get", vms).json["value"]
+    assert [one["name"] for one in shown] == ["web-0", "web-1", "web-2"]
+    sets = f"{COMPUTE}/virtualMachineScaleSets"
+    assert gated.ask("limited", "get", sets).json["value"] == []
+    assert gated.ask("limited", "get", f"{sets}/batch/virtualMachines").json["value"] == []
+    told = {gated.ask("limited", "get", f"{vms}/{name}").body for name in ("db", "nobody")}
+    assert len(told) == 1
+    assert gated.ask("limited", "get", f"{vms}/web-1").status == 200
+
+
+def test_a_token_of_a_resource_group_and_the_audit():
+    """It reaches all of its group, and what it asks for is written down as the native API does."""
+    store = MemoryStore()
+    with asked(store, auth=True) as arm:
+        bearers = Bearers(arm, store)
+        bearers.texts["mine"] = kept(store, "mine", resource_groups=("sample",))
+        bearers.texts["other"] = kept(store, "other", resource_groups=("elsewhere",))
+        path = f"{COMPUTE}/virtualMachines/web-0/restart"
+        assert bearers.ask("other", "post", path).status == 403
+        groups = bearers.ask("other", "get", f"{SUBSCRIPTION}/resourceGroups")
+        assert groups.json["value"] == []
+        answer = bearers.ask("mine", "post", path)
+        assert answer.status == 202
+        url = answer.headers["azure-asyncoperation"].partition(str(arm.served.run.arm))[2]
+        assert (
+            bearers.served.get(
+                url, query="", Authorization=f"Bearer {bearers.texts['mine']}"
+            ).status
+            == 200
+        )
+        strange = bearers.served.get(
+            url, query="", Authorization=f"Bearer {bearers.texts['other']}"
+        )
+        assert strange.status == 403
+        audits = arm.served.run.auth.audits
+        arm.served.inside(audits.flush())
+        lines = [line.audited for line in store.audit(limit=100)]
+        (line,) = [one for one in lines if (one.name, one.method) == ("mine", "POST")]
+        assert (line.status, len(line.operations)) == (202, 1)
+
+
+def test_a_route_without_a_rule_is_no_route():
+    """Who adds one and forgets who may ask there cannot even import it."""
+    with pytest.raises(TypeError, match="needs"):
+        ArmRoute("GET", "/", "", lambda _: None)

@@ -1,0 +1,122 @@
+"""Azure's own tools, unmodified: az, the SDKs of Python and of JavaScript, with loopback alone."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.arm.tools import NOTICE
+
+ROOT = Path(__file__).parents[2]
+REFUSED = {
+    "vm restart -g sample -n nobody": (3, "ResourceNotFound"),
+    "vm simulate-eviction -g sample -n web-2": (1, "OperationNotAllowed"),
+    f"{NOTICE} 20": (1, "PT5M to PT15M"),
+}
+
+
+def alone(line, folder, **environment):
+    """Run this where nothing but loopback is; what it printed."""
+    modules = ROOT / "tests" / "arm" / "node_modules" / "@azure"
+    there = (ROOT / ".venv-azure" / "bin" / "az").exists() and modules.exists()
+    if "CI" not in os.environ and not (there and all(map(shutil.which, ("unshare", "node", "ip")))):
+        pytest.skip("Azure's tools are not installed: run scripts/test-tools")
+    rights = [] if os.geteuid() == 0 else ["--map-root-user"]
+    done = subprocess.run(  # noqa: S603
+        ["unshare", "--net", *rights, "sh", "-ec", f"ip link set lo up; {line}"],  # noqa: S607
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environment, "FOLDER": str(folder)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory):
+    """What all of them came to: one service, run once."""
+    line = f"exec {sys.executable} -m tests.arm.tools $FOLDER"
+    return json.loads(alone(line, tmp_path_factory.mktemp("tools")))
+
+
+def test_the_five_lines_of_the_guide(tmp_path):
+    """From `make up` to a restart, as they stand there."""
+    page = (ROOT / "docs/guides/azure-tools.md").read_text("utf-8")
+    lines = page.partition("```bash\n")[2].partition("```")[0].strip().splitlines()
+    assert len(lines) == 5
+    up = (
+        f'{ROOT}/.venv/bin/fairnotice up > $FOLDER/up.log 2>&1 & trap "kill $!" EXIT; '
+        "until grep -q 'fairnotice is up' $FOLDER/up.log; do sleep 0.1; done; "
+    )
+    path = f"{ROOT}/.venv-azure/bin:{os.environ['PATH']}"
+    found = alone(up + "\n".join(lines), tmp_path, HOME=str(tmp_path), PATH=path, XDG_STATE_HOME="")
+    assert '"status": "Succeeded"' in found
+
+
+def shown(tools, line):
+    """What az printed."""
+    code, printed, said, _ = tools["found"][f"az {line}"]
+    assert code == 0, said
+    return json.loads(printed) if printed else None
+
+
+def test_every_command_of_az_comes_to_what_it_should(tools):
+    """Also those that wait for an event: a VM sees it, approves, and the command returns."""
+    commands = {name: found for name, found in tools["found"].items() if name.startswith("az ")}
+    assert len(commands) == 22
+    for name, (code, _, said, _) in commands.items():
+        wanted, word = REFUSED.get(name.removeprefix("az "), (0, ""))
+        assert code == wanted, (name, said)
+        assert word in said, (name, said)
+
+
+def test_what_az_shows(tools):
+    """Names, power, instances, the terminate notice that was asked for, and how many there are."""
+    assert [vm["name"] for vm in shown(tools, "vm list")] == ["web-0", "web-1", "web-2", "db"]
+    assert {vm["powerState"] for vm in shown(tools, "vm list -d")} == {"VM running"}
+    updated = shown(tools, f"{NOTICE} 10")
+    profile = updated["virtualMachineProfile"]["scheduledEventsProfile"]
+    assert profile["terminateNotificationProfile"] == {"enable": True, "notBeforeTimeout": "PT10M"}
+    assert shown(tools, "vmss scale -g sample -n batch --new-capacity 5")["sku"]["capacity"] == 5
+    assert shown(tools, "vm update -g sample -n web-2 --set tags.team=red")["tags"] == {
+        "team": "red"
+    }
+
+
+def test_vms_saw_what_was_going_to_happen(tools):
+    """Before it did: the commands returned because a VM approved."""
+    for event in (
+        ["Reboot", "web-0"],
+        ["Redeploy", "web-0"],
+        ["Reboot", "web-1"],
+        ["Reboot", "batch_0"],
+        ["Terminate", "batch_4"],
+        ["Preempt", "spot_0"],
+    ):
+        assert event in tools["seen"]
+
+
+def test_the_sdks_of_python(tools):
+    """Synchronous and not; and Microsoft.Maintenance, which approves what nobody else does."""
+    code, printed, said, _ = tools["found"]["python"]
+    assert code == 0, said
+    names = ["web-0", "web-1", "web-2"]
+    assert json.loads(printed) == [
+        [names, "Succeeded", "ResourceNotFound"],
+        ["Successfully Approved", "Succeeded"],
+        "Succeeded",
+    ]
+
+
+def test_the_sdk_of_javascript(tools):
+    """It lists, restarts and waits, and knows Azure's codes."""
+    code, printed, said, _ = tools["found"]["node"]
+    assert code == 0, said
+    assert json.loads(printed) == [["web-0", "web-1", "web-2"], "ResourceNotFound"]

@@ -1,0 +1,194 @@
+"""PUT and PATCH: what is obeyed, what is kept, what is refused; and two who write at once."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fairnotice.stores.memory import MemoryStore
+from fairnotice.words import EventType
+from tests.arm.calling import COMPUTE, asked
+
+VM = f"{COMPUTE}/virtualMachines/db"
+WEB = f"{COMPUTE}/availabilitySets/web"
+BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
+SPOT = f"{COMPUTE}/virtualMachineScaleSets/spot"
+
+
+def notice(time, *, enable=True):
+    """A body that asks for so much terminate notice."""
+    profile = {"enable": enable} if time is None else {"enable": enable, "notBeforeTimeout": time}
+    events = {"terminateNotificationProfile": profile}
+    return {"properties": {"virtualMachineProfile": {"scheduledEventsProfile": events}}}
+
+
+def policy(**words):
+    """A body that asks for automatic approval."""
+    said = {name: {"automaticallyApprove": word} for name, word in words.items()}
+    return {"properties": {"scheduledEventsPolicy": said}}
+
+
+@pytest.mark.parametrize("method", ["PATCH", "PUT"])
+@pytest.mark.parametrize("minutes", [5, 10, 15])
+def test_terminate_notice_is_obeyed(arm, method, minutes):
+    """From 5 to 15 minutes, and off."""
+    answer = arm.call(method, BATCH, notice(f"PT{minutes}M"))
+    assert answer.status == 200
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == minutes
+    arm.call(method, BATCH, notice(None, enable=False))
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes is None
+    assert arm.get(BATCH).json["properties"]["virtualMachineProfile"]["scheduledEventsProfile"] == {
+        "terminateNotificationProfile": {"enable": False}
+    }
+
+
+@pytest.mark.parametrize("time", ["PT20M", "PT4M", "PT16M", "PT600S", "10", "PT5M ", "", 5, [], {}])
+def test_any_other_terminate_notice_is_refused(looking, time):
+    """20 minutes, seconds, or a number: 400, and it stays as it was."""
+    said = looking.refused(400, "InvalidParameter", "PATCH", BATCH, notice(time))
+    assert "PT5M to PT15M" in said
+    assert looking.fleet.scale_sets["batch"].terminate_notice_minutes == 5
+
+
+@pytest.mark.parametrize(("path", "vm"), [(VM, "db"), (WEB, "web-0"), (BATCH, "batch_0")])
+def test_automatic_approval_is_obeyed(arm, path, vm):
+    """Of user-initiated Reboot and Redeploy: the event appears already Started."""
+    scope = arm.fleet.scopes[arm.fleet.vms[vm].scope].name
+    body = policy(userInitiatedReboot=True, userInitiatedRedeploy=True)
+    answer = arm.call("PATCH", path, body)
+    assert (
+        answer.json["properties"]["scheduledEventsPolicy"]
+        == body["properties"]["scheduledEventsPolicy"]
+    )
+    approved = arm.fleet.scopes[scope].automatically_approve
+    assert approved == (EventType.REBOOT, EventType.REDEPLOY)
+    # A part of it is left as it is by PATCH.
+    arm.call("PATCH", path, policy(userInitiatedReboot=False))
+    assert arm.fleet.scopes[scope].automatically_approve == (EventType.REDEPLOY,)
+    arm.call("PUT", path, {})
+    assert arm.fleet.scopes[scope].automatically_approve == ()
+
+
+def test_a_policy_is_of_the_set_that_a_vm_is_in(looking):
+    """And one that is no policy is refused; as is terminate notice of a VM."""
+    web = f"{COMPUTE}/virtualMachines/web-0"
+    body = policy(userInitiatedReboot=True)
+    looking.refused(400, "InvalidParameter", "PATCH", web, body)
+    looking.refused(400, "InvalidParameter", "PATCH", VM, policy(userInitiatedReboot="yes"))
+    body = {"properties": {"scheduledEventsPolicy": 7}}
+    looking.refused(400, "InvalidRequestContent", "PATCH", VM, body)
+    profile = {"terminateNotificationProfile": {"enable": True}}
+    body = {"properties": {"scheduledEventsProfile": profile}}
+    said = looking.refused(400, "InvalidParameter", "PATCH", VM, body)
+    assert "scale set" in said
+
+
+def test_other_properties_are_kept_and_given_back():
+    """Whatever they are; and they are there after a restart. PUT forgets what it does not say."""
+    store = MemoryStore()
+    body = {
+        "tags": {"team": "red"},
+        "properties": {
+            "userData": "aGk=",
+            "osProfile": {"secrets": []},
+            "networkProfile": {"x": 1},
+        },
+    }
+    with asked(store) as arm:
+        before = arm.get(VM).json
+        patched = arm.call("PATCH", VM, body).json
+        assert patched["tags"] == {"team": "red"}
+        assert patched["properties"]["userData"] == "aGk="
+        assert patched["properties"]["osProfile"]["computerName"] == "db"
+        assert "networkProfile" not in patched["properties"]
+        again = arm.call("PATCH", VM, {"tags": {"cost": "12"}, "properties": {"userData": None}})
+        assert again.json["tags"] == {"team": "red", "cost": "12"}
+        assert "userData" not in again.json["properties"]
+        # What was read is sent back as it was: nothing changes by it.
+        assert arm.call("PUT", VM, again.json).json["tags"] == again.json["tags"]
+        rows = [row for row in store.load().rows if type(row).__name__ == "Kept"]
+        assert [row.resource for row in rows] == ["vm:db"]
+        emptied = arm.call("PUT", VM, {"location": "local"}).json
+        assert emptied["tags"] == before["tags"] == {}
+        assert "vm:db" not in arm.fleet.kept
+
+
+def test_what_cannot_be_another_is_refused(looking):
+    """Where it is, whether it is Spot, and in which set: 409, as Azure says it."""
+    for path, body in (
+        (VM, {"location": "westeurope"}),
+        (VM, {"properties": {"priority": "Spot"}}),
+        (BATCH, {"properties": {"virtualMachineProfile": {"priority": "Spot"}}}),
+        (f"{COMPUTE}/virtualMachines/web-0", {"properties": {"availabilitySet": {"id": "/x"}}}),
+    ):
+        looking.refused(409, "PropertyChangeNotAllowed", "PATCH", path, body)
+    assert looking.call("PATCH", VM, {"location": "LOCAL"}).status == 200
+
+
+# ---- Two who write ----
+
+
+def test_who_has_read_something_else_is_told(arm):
+    """If-Match with an ETag that is no longer so: 412, and nothing is overwritten."""
+    etag = arm.get(BATCH).headers["etag"]
+    assert arm.call("PUT", BATCH, notice("PT10M"), If_Match=etag).status == 200
+    arm.refused(412, "PreconditionFailed", "PUT", BATCH, notice("PT15M"), If_Match=etag)
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == 10
+    assert arm.call("PUT", BATCH, notice("PT15M"), If_Match="*").status == 200
+    arm.refused(412, "PreconditionFailed", "PUT", BATCH, {}, If_None_Match="*")
+    arm.refused(412, "PreconditionFailed", "PUT", VM, {}, If_None_Match="*")
+    arm.refused(412, "PreconditionFailed", "PUT", WEB, {}, If_None_Match="*")
+
+
+def test_of_two_who_write_at_once_nothing_is_lost(arm):
+    """Each adds a tag by PATCH: who came in between is told 409, and all others are kept."""
+
+    def write(number):
+        return arm.call("PATCH", VM, {"tags": {f"t{number}": "x"}}).status
+
+    with ThreadPoolExecutor(8) as writers:
+        told = list(writers.map(write, range(40)))
+    assert set(told) <= {200, 409}
+    kept = arm.get(VM).json["tags"]
+    assert set(kept) == {f"t{number}" for number, status in enumerate(told) if status == 200}
+
+
+# ---- How many ----
+
+
+def test_more_instances_are_placed_by_the_law(arm):
+    """New names, free addresses, running; and read as the others are."""
+    assert arm.call("PATCH", BATCH, {"sku": {"capacity": 6}}).json["sku"]["capacity"] == 6
+    new = [arm.fleet.vms[name] for name in ("batch_4", "batch_5")]
+    assert all(vm.node and vm.running for vm in new)
+    addresses = [one for vm in arm.fleet.vms.values() for one in vm.addresses]
+    assert len(set(addresses)) == len(addresses)
+    assert arm.get(f"{BATCH}/virtualMachines/5").json["name"] == "batch_5"
+    assert arm.call("PUT", BATCH, {"sku": {"capacity": 6}}).headers.get("location") is None
+
+
+def test_fewer_instances_are_a_scale_in(arm):
+    """The newest go, with notice: the operation is over when they are gone."""
+    answer = arm.call("PATCH", BATCH, {"sku": {"capacity": 2}})
+    assert (answer.status, answer.json["properties"]["provisioningState"]) == (200, "Updating")
+    assert arm.follow(answer)["status"] == "InProgress"
+    assert [one["Resources"] for one in arm.events("batch_0")] == [["batch_2"], ["batch_3"]]
+    arm.approve("batch_0")
+    arm.until(answer, "Succeeded")
+    assert arm.get(BATCH).json["sku"]["capacity"] == 2
+
+
+@pytest.mark.parametrize("count", [-1, "3", True, 2.5, 5000, 200])
+def test_a_capacity_that_cannot_be(looking, count):
+    """No number, too many at once, or more than there is room for: nothing is changed."""
+    code = "AllocationFailed" if count == 200 else "InvalidParameter"
+    body = {"tags": {"a": "b"}, "sku": {"capacity": count}}
+    looking.refused(409 if count == 200 else 400, code, "PATCH", BATCH, body)
+    assert looking.get(BATCH).json["tags"] == {}
+
+
+def test_machines_that_cannot_be_made(arm):
+    """Where the driver's machines are real, somebody has to make them: it is said so."""
+    conductor = arm.served.run.conductor
+    conductor._driver._capabilities = conductor.driver._replace(name="command", makes=False)
+    said = arm.refused(409, "OperationNotAllowed", "PATCH", SPOT, {"sku": {"capacity": 3}})
+    assert "command" in said
