@@ -48,6 +48,7 @@ GROUPS = {
     "backup": Group("fairnotice.cli.backup", "keep everything that is remembered in a file"),
     "restore": Group("fairnotice.cli.restore", "make an empty database what a backup holds"),
     "token": Group("fairnotice.cli.token", "tokens: who may do what; make, look, revoke"),
+    "az-login": Group("fairnotice.cli.az_login", "let Azure's az ask fairnotice"),
     "audit": Group("fairnotice.cli.audit", "who asked the control plane for what"),
     "config": Group("fairnotice.cli.config", "the settings in force, and where each is from"),
     "doctor": Group("fairnotice.cli.doctor", "what is wrong with this installation"),
