@@ -36,6 +36,7 @@ FORM = "application/x-www-form-urlencoded"
 
 @pytest.fixture(scope="module")
 def key_file(tmp_path_factory):
+    """A file with one key."""
     path = tmp_path_factory.mktemp("keys") / "signing.pem"
     make_key_file(path)
     return path
@@ -96,11 +97,13 @@ class Scene:
 
 
 def encoded(value):
+    """A part of a token: bytes, or what is written as JSON."""
     data = value if isinstance(value, bytes) else json.dumps(value).encode()
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def decoded(part):
+    """What a part of a token says."""
     return json.loads(base64.urlsafe_b64decode(part + "=="))
 
 
@@ -261,7 +264,7 @@ def test_where_nobody_is_asked_who_he_is_the_operator_needs_no_secret(key_file):
 
     async def story():
         scene = Scene(key_file, required=False)
-        _, answer = await scene.sign_in(client_id="operator", client_secret="none")
+        _, answer = await scene.sign_in(client_id="operator", client_secret="x" * 4)
         caller = await scene.bearers.caller(answer["access_token"])
         assert (caller.token, caller.requester.name) == (None, "operator")
         scene.auth.required = True
