@@ -53,6 +53,7 @@ GROUPS = {
     "restore": Group("fairnotice.cli.restore", "make an empty database what a backup holds"),
     "token": Group("fairnotice.cli.token", "tokens: who may do what; make, look, revoke"),
     "webhook": Group("fairnotice.cli.webhook", "webhooks: who outside is told of events"),
+    "az-login": Group("fairnotice.cli.az_login", "let Azure's az ask fairnotice"),
     "audit": Group("fairnotice.cli.audit", "who asked the control plane for what"),
     "config": Group("fairnotice.cli.config", "the settings in force, and where each is from"),
     "doctor": Group("fairnotice.cli.doctor", "what is wrong with this installation"),

@@ -52,6 +52,7 @@ def _add_create(commands: Subparsers) -> None:
         "fairnotice token create root --role admin --store sqlite:/var/lib/fairnotice/fleet.db",
         "fairnotice token create ann --role operator --expires-days 90 --output ann.token",
         "fairnotice token create shop --role operator --scope availability-set:web",
+        "fairnotice token create web-0-identity --role reader --vm web-0",
         "fairnotice token create endpoint-7 --role endpoint --node node-7 --output 7.token",
     )
     summary = "make a token: its secret is printed this once, alone on standard output"
@@ -76,6 +77,9 @@ def _add_create(commands: Subparsers) -> None:
         help="only what is in this resource group; again for more",
     )
     create.add_argument("--node", metavar="NODE", help="of an endpoint: the node that it serves")
+    create.add_argument(
+        "--vm", metavar="VM", help="the managed identity of this VM; nobody has a secret of it"
+    )
     create.add_argument("--expires-days", type=_days, metavar="90", help="counts so long")
     create.add_argument(
         "--output", metavar="FILE", help="write the secret there, for its owner only; a new file"
@@ -126,7 +130,10 @@ def _create(session: Session) -> int:
         tuple(options.resource_group),
         options.node,
         options.expires_days,
+        options.vm,
     )
+    if options.vm is not None and options.output is not None:
+        raise UsageError("The identity of a VM has no secret to write to --output.")
     if options.output is None:
         return session.show(_made(session, wanted), partial(_say_created, session))
     with _new_file(Path(options.output)) as file:
@@ -176,6 +183,11 @@ def _created_in(url: str, made: tokens.Made) -> dict[str, Any]:
 
 
 def _say_created(session: Session, made: dict[str, Any]) -> None:
+    vm = made["token"]["vm"]
+    if vm is not None:
+        shown.note(f"{_counts(session, made)}. {vm} signs in as it: az login --identity")
+        _say_doubts(made)
+        return
     # Alone on standard output, and as it is: so that it can be sent into a file.
     print(made["secret"])
     shown.note(f"{_counts(session, made)}. It is not shown again: keep it safe.")
@@ -234,8 +246,8 @@ def _picture(session: Session, found: dict[str, Any]) -> None:
 
 
 def _limits(token: dict[str, Any]) -> str:
-    node = [] if token["node"] is None else [token["node"]]
-    return ", ".join((*token["scopes"], *token["resource_groups"], *node)) or "none"
+    only = [token[what] for what in ("node", "vm") if token[what] is not None]
+    return ", ".join((*token["scopes"], *token["resource_groups"], *only)) or "none"
 
 
 def _state(token: dict[str, Any], session: Session) -> str:

@@ -79,6 +79,21 @@ class EnableHere(Body):
     )
 
 
+class IdentifyHere(Body):
+    """A VM of the node asks for the token of its identity."""
+
+    vm: str
+    resource: str
+    identity: str = ""
+
+
+class IdentifiedHere(Shape):
+    """What the VM is to be answered."""
+
+    status: int
+    body: str
+
+
 class Heeded(Shape):
     """It is durable, at this revision."""
 

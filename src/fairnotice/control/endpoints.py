@@ -5,7 +5,7 @@ any other's: what a report says of others is passed over, and an approval for th
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from datetime import datetime
 
 from fairnotice.conductor.conductor import Conductor
@@ -27,6 +27,7 @@ from fairnotice.engine.commands import (
 )
 from fairnotice.engine.refusal import Code
 from fairnotice.model import Endpoint, Requester
+from fairnotice.wire import error_bodies
 from fairnotice.words import Role
 
 ASK_THERE = "Ask the endpoint of the node where it is."
@@ -38,6 +39,8 @@ class Endpoints:
     def __init__(self, conductor: Conductor) -> None:
         self._conductor = conductor
         self.feeds = NodeFeeds(conductor.feed)
+        # Set by whoever signs tokens: the status and body for a VM that asks for an identity.
+        self.identify_vm: Callable[[str, str, str], Awaitable[tuple[int, bytes]]] | None = None
         # When each last reported here.
         self.heard_at: dict[str, datetime] = {}
 
@@ -111,6 +114,19 @@ class Endpoints:
         if isinstance(decision, Refusal):
             unknown = unknown_events(conductor.fleet, command, conductor.now())
         return shapes.ApprovedHere(revision=conductor.fleet.revision, unknown=list(unknown))
+
+    async def identify(
+        self, node: str, body: shapes.IdentifyHere
+    ) -> shapes.IdentifiedHere | Refusal:
+        """The token of the identity of a VM of the node, or why there is none."""
+        self._hear(node)
+        vm = self._conductor.fleet.vms.get(body.vm)
+        if vm is None or vm.node != node:
+            return _elsewhere(body.vm, node)
+        status, answer = 400, error_bodies.IDENTITY_NOT_FOUND
+        if self.identify_vm is not None:
+            status, answer = await self.identify_vm(body.vm, body.resource, body.identity)
+        return shapes.IdentifiedHere(status=status, body=answer.decode("utf-8"))
 
     async def report(self, node: str, body: shapes.Report) -> shapes.Heeded | Refusal:
         """Take note of what an endpoint shows, and of what it served."""

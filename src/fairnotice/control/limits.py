@@ -113,7 +113,11 @@ class Limits(NamedTuple):
 
 
 def must_be_there(
-    fleet: Fleet, scopes: Iterable[str], resource_groups: Iterable[str], node: str | None
+    fleet: Fleet,
+    scopes: Iterable[str],
+    resource_groups: Iterable[str],
+    node: str | None,
+    vm: str | None = None,
 ) -> list[str]:
     """Whether a new token would be good for something: UnknownName where a name is nobody's.
 
@@ -123,6 +127,8 @@ def must_be_there(
         named("scope", fleet.scopes, scope)
     if node is not None:
         named("node", fleet.nodes, node)
+    if vm is not None:
+        named("VM", fleet.vms, vm)
     wanted = list(resource_groups)
     if not wanted:
         return []

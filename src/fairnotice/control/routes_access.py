@@ -28,6 +28,7 @@ class Token(Shape):
     scopes: list[str]
     resource_groups: list[str]
     node: str | None
+    vm: str | None
     expires_at: datetime | None
     revoked_at: datetime | None
 
@@ -40,11 +41,13 @@ class CreateToken(Body):
     scopes: list[str] = msgspec.field(default_factory=list)
     resource_groups: list[str] = msgspec.field(default_factory=list)
     node: str | None = None
+    # The VM whose managed identity it is to be. Then there is no secret.
+    vm: str | None = None
     expires_days: Annotated[float, msgspec.Meta(gt=0, le=tokens.EXPIRES_DAYS_MAX)] | None = None
 
 
 class TokenCreated(Shape):
-    """A new token and its secret, which is told this once."""
+    """A new token and its secret, which is told this once; empty where it is a VM's identity."""
 
     token: Token
     secret: str
@@ -92,7 +95,7 @@ async def _create(call: Call) -> TokenCreated:
     body: CreateToken = call.body
     fleet = call.service.fleet
     # A token for what is not there would be good for nothing, and nobody would see why.
-    warnings = must_be_there(fleet, body.scopes, body.resource_groups, body.node)
+    warnings = must_be_there(fleet, body.scopes, body.resource_groups, body.node, body.vm)
     wanted = tokens.Wanted(
         body.name,
         body.role,
@@ -100,6 +103,7 @@ async def _create(call: Call) -> TokenCreated:
         tuple(body.resource_groups),
         body.node,
         body.expires_days,
+        body.vm,
     )
     made = await call.service.auth.tokens.add(wanted, call.who.requester.name)
     return TokenCreated(_shown(made.token), made.text, warnings)

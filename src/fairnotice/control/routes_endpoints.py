@@ -89,6 +89,13 @@ def _routes() -> Iterable[Route]:
             bodies.Heeded,
             bodies.EnableHere,
         ),
+        (
+            "identity",
+            "A VM of the node asks for the token of its managed identity.",
+            lambda endpoints, node, body: endpoints.identify(node, body),
+            bodies.IdentifiedHere,
+            bodies.IdentifyHere,
+        ),
     )
     for what, summary, says, shows, takes in said:
         path = f"{PATH}/{what}"
@@ -102,8 +109,9 @@ def _routes() -> Iterable[Route]:
             needs,
             takes,
             reach=Reach.NOTHING,
-            # The journal says which VM approved, and not who spoke for it.
-            noted=what == "approve",
+            # The journal says which VM approved, and not who spoke for it; and whoever has the
+            # token of a VM's identity may do what that may.
+            noted=what in ("approve", "identity"),
         )
 
 

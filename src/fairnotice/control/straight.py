@@ -27,14 +27,14 @@ def add(store: Store, made: Made) -> list[str]:
 
 
 def _doubts(store: Store, token: Token) -> list[str]:
-    if not (token.scopes or token.resource_groups or token.node):
+    if not (token.scopes or token.resource_groups or token.node or token.vm):
         # A fleet need not be read, which may be large.
         return []
     loaded = store.load()
     fleet = Fleet.load(loaded.rows, AZURE, loaded.revision, loaded.recorded_at)
     if not fleet.nodes:
         return ["There is no fleet yet: whether what it is limited to will be there, nobody knows."]
-    return must_be_there(fleet, token.scopes, token.resource_groups, token.node)
+    return must_be_there(fleet, token.scopes, token.resource_groups, token.node, token.vm)
 
 
 def revoke(store: Store, name: str, now: datetime) -> Token | None:

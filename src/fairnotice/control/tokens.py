@@ -57,10 +57,11 @@ class Wanted(NamedTuple):
     resource_groups: tuple[str, ...] = ()
     node: str | None = None
     expires_days: float | None = None
+    vm: str | None = None
 
 
 class Made(NamedTuple):
-    """A new token, and its text, which nobody can tell again."""
+    """A new token, and its text, which nobody can tell again; empty where nobody is to know it."""
 
     token: Token
     text: str
@@ -82,9 +83,10 @@ def make(wanted: Wanted, created_by: str, now: datetime) -> Made:
         scopes=wanted.scopes,
         resource_groups=wanted.resource_groups,
         node=wanted.node,
+        vm=wanted.vm,
         expires_at=None if days is None else now + timedelta(days=days),
     )
-    return Made(token, text)
+    return Made(token, text if wanted.vm is None else "")
 
 
 def _must_mean_something(wanted: Wanted) -> None:
@@ -104,6 +106,11 @@ def _must_mean_something(wanted: Wanted) -> None:
         raise UsageError(
             f"Only a token of role endpoint has a node, and this one is of role {wanted.role}: "
             "leave out the node (--node), or make it --role endpoint."
+        )
+    if wanted.vm is not None and wanted.role in (TokenRole.ADMIN, TokenRole.ENDPOINT):
+        raise UsageError(
+            f"A VM signs in as reader or operator, and not with role {wanted.role}: whoever is in "
+            "the VM could make himself other tokens."
         )
     if limited and wanted.role in (TokenRole.ADMIN, TokenRole.ENDPOINT):
         raise UsageError(
@@ -218,6 +225,12 @@ class Tokens:
             return None
         return self._bearers.setdefault(id_, Bearer(self._known[id_]))
 
+    async def of_vm(self, vm: str) -> list[Token]:
+        """The tokens that are this VM's identities, and count; the oldest first."""
+        if self._clock.monotonic() - self._looked_at >= LOOK_SECONDS:
+            await self._look_soon()
+        return [one for one in self._known.values() if one.vm == vm and self._counts(one.id)]
+
     def _shown_by(self, id_: str, text: str) -> Token | None:
         """The token of this id, where it has this secret; compared also where there is none."""
         token = self._known.get(id_)
@@ -252,6 +265,9 @@ class Tokens:
         made = make(wanted, created_by, self._clock.wall())
         if not await self._ask_store(lambda store: store.add_token(made.token)):
             raise taken(wanted.name)
+        if wanted.vm is not None:
+            # Nobody shows it before it is known: a VM asks which there are.
+            await self.look()
         return made
 
     async def all(self) -> list[Token]:

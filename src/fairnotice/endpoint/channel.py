@@ -1,9 +1,9 @@
 """What parent and worker say to each other: JSON, an object a line, over a pair of sockets.
 
 The lines of the feed go to a worker as they came. Beside them there are: `settings`, the first line
-of all; what a VM asked for, by number (`approve`, `enable`) with its `answer`; and what a worker
-says of itself (`shown`, `served`, `metrics`, `fault`). What it has seen is `kept` when the parent
-has it.
+of all; what a VM asked for, by number (`approve`, `enable`, `identity`) with its `answer`; and what
+a worker says of itself (`shown`, `served`, `metrics`, `fault`). What it has seen is `kept` when the
+parent has it.
 """
 
 import asyncio

@@ -54,6 +54,9 @@ class Desk(Protocol):
     async def enable(self, scope: str) -> None:
         """Return when the enabling is durable; Unavailable where it cannot be passed on."""
 
+    async def identify(self, vm: str, resource: str, identity: str) -> tuple[int, bytes]:
+        """The status and body of a VM's identity; Unavailable where it cannot be asked for."""
+
 
 class Manner(NamedTuple):
     """How VMs are treated."""
@@ -96,6 +99,7 @@ class Front:
             rate_limit=manner.rate_limit,
             first_answer_delay_seconds=manner.first_answer_delay_seconds,
         )
+        self.worker.identify = desk.identify
 
     @property
     def door(self) -> Door:

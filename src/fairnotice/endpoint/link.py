@@ -275,6 +275,13 @@ class Link:
         self._must_be_near()
         await self._enabling.enable(scope)
 
+    async def identify(self, vm: str, resource: str, identity: str) -> tuple[int, bytes]:
+        """Pass on that a VM asks for the token of its identity; what it is to be answered."""
+        self._must_be_near()
+        asked = {"vm": vm, "resource": resource, "identity": identity}
+        answer = await self._passing.say("identity", asked)
+        return int(answer["status"]), str(answer["body"]).encode()
+
     async def renew(self, trust: ssl.SSLContext | None) -> None:
         """Say the token that is there now, and believe whom this vouches for."""
         await self._passing.renew(trust)

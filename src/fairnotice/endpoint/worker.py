@@ -58,6 +58,11 @@ class Desk:
         """Return when the enabling is durable."""
         await self._ask("enable", scope=scope)
 
+    async def identify(self, vm: str, resource: str, identity: str) -> tuple[int, bytes]:
+        """What a VM that asks for the token of its identity is to be answered."""
+        answer = await self._ask("identity", vm=vm, resource=resource, identity=identity)
+        return answer["status"], answer["body"].encode()
+
     async def _ask(self, kind: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         number = next(self._numbers)
         self._asked[number] = asyncio.get_running_loop().create_future()

@@ -122,6 +122,13 @@ class WorkerFront:
         elif kind == "approve":
             asked = self._link.approve(line["vm"], tuple(line["events"]))
             self._answer(line["id"], asked, lambda unknown: {"unknown": list(unknown)})
+        elif kind == "identity":
+            asked_for = self._link.identify(line["vm"], line["resource"], line["identity"])
+            self._answer(
+                line["id"],
+                asked_for,
+                lambda found: {"status": found[0], "body": found[1].decode()},
+            )
         elif kind == "enable":
             self._answer(line["id"], self._link.enable(line["scope"]), lambda _: {})
 

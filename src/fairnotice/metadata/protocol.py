@@ -27,7 +27,7 @@ from fairnotice.metadata.replies import NOT_MODIFIED, OK, Reply, compose, reply
 from fairnotice.metadata.request import NOT_FOUND, Request, Target
 from fairnotice.metadata.respond import Later, refuse, respond
 from fairnotice.metadata.spoiled import spoiled, stand_in
-from fairnotice.metadata.waits import OVER, Held, approve, enable
+from fairnotice.metadata.waits import OVER, Held, approve, enable, identify
 from fairnotice.metadata.worker import Worker
 from fairnotice.wire import error_bodies
 
@@ -217,6 +217,8 @@ class Connection(asyncio.Protocol):
             self._show(request, caller, now + request.wait_seconds)
         elif result is Later.ENABLE:
             self._wait_for(self._enable(request, caller, now + request.wait_seconds))
+        elif result is Later.IDENTIFY:
+            self._wait_for(self._identify(request, caller))
         elif read.too_large:
             self._write(request._replace(close=True), TOO_LARGE)
         else:
@@ -428,6 +430,14 @@ class Connection(asyncio.Protocol):
         """The 200 is sent only when the approval is durable."""
         answer = await approve(self.worker, caller, body)
         self._serve(request, caller, answer, self.worker.monotonic())
+
+    async def _identify(self, request: Request, caller: Caller) -> None:
+        """The token is for the VM that asked: where that is gone meanwhile, nobody has it."""
+        answer = await identify(self.worker, caller, request)
+        if self._caller_of(request) is caller:
+            self._serve(request, caller, answer, self.worker.monotonic())
+        else:
+            self._turn_away(request)
 
     def _show(self, request: Request, caller: Caller, ends_at: float) -> None:
         """Answer with what is shown now; where that is known already, hold until then."""

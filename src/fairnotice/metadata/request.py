@@ -16,6 +16,11 @@ from fairnotice.wire import error_bodies, versions
 WAIT_SECONDS_MAX = 60
 
 _ROOT = "metadata"
+# Azure has identities since this api-version.
+_IDENTITY_SINCE = "2018-02-01"
+_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+# By what one of several identities is asked for.
+_IDENTITY_NAMES = ("client_id", "object_id", "msi_res_id", "mi_res_id")
 _AUTHORITY = re.compile(r"[^/?#]*")
 
 
@@ -26,6 +31,7 @@ class Target(IntEnum):
     EVENTS = 1
     INSTANCE = 2
     VERSIONS = 3
+    IDENTITY = 4
 
 
 class Raw(NamedTuple):
@@ -62,6 +68,9 @@ class Request(NamedTuple):
     name: str | None = None
     path: tuple[str, ...] = ()
     text: bool = False
+    # For what the token of an identity is to be good, and of which identity.
+    resource: str = ""
+    identity: str = ""
     # A poll like nearly all: GET of the document, nothing wrong with it, nothing to wait for.
     plain: bool = False
 
@@ -75,6 +84,10 @@ API_VERSION = reply(400, error_bodies.API_VERSION)
 INSTANCE_API_VERSION = reply(400, error_bodies.INSTANCE_API_VERSION)
 DUPLICATE_PARAMETER = reply(400, error_bodies.DUPLICATE_PARAMETER)
 FORMAT = reply(400, error_bodies.FORMAT)
+IDENTITY_METADATA_HEADER = reply(400, error_bodies.IDENTITY_METADATA_HEADER)
+IDENTITY_API_VERSION = reply(400, error_bodies.IDENTITY_API_VERSION)
+IDENTITY_RESOURCE = reply(400, error_bodies.IDENTITY_RESOURCE)
+IDENTITY_TWICE = reply(400, error_bodies.IDENTITY_TWICE)
 GET_ONLY = reply(405, error_bodies.method_not_allowed("GET"), headers=b"Allow: GET\r\n")
 GET_AND_POST = reply(
     405, error_bodies.method_not_allowed("GET, POST"), headers=b"Allow: GET, POST\r\n"
@@ -137,6 +150,8 @@ def _target(segments: list[str]) -> tuple[Target, tuple[str, ...]]:
         return Target.EVENTS, ()
     if lower[1:] == ["versions"]:
         return Target.VERSIONS, ()
+    if lower[1:] == ["identity", "oauth2", "token"]:
+        return Target.IDENTITY, ()
     if lower[1:2] == ["instance"]:
         return Target.INSTANCE, tuple(segments[2:])
     return Target.NOTHING, ()
@@ -157,6 +172,8 @@ def _early(target: Target, method: str, headers: dict[bytes, bytes]) -> Reply | 
 def _with_parameters(request: Request, query: str, headers: dict[bytes, bytes]) -> Request:
     parameters = _parameters(query)
     version = None if parameters is None else parameters.get("api-version")
+    if request.target is Target.IDENTITY:
+        return _of_identity(request, version, parameters, headers)
     late = _late(request.target, version, parameters, headers)
     if late is not None:
         return request._replace(late=late)
@@ -171,6 +188,30 @@ def _with_parameters(request: Request, query: str, headers: dict[bytes, bytes]) 
         wait_seconds=waits,
         text=(parameters or {}).get("format", "").lower() == "text",
         plain=reads and not waits and request.name is None and not request.kept,
+    )
+
+
+def _of_identity(
+    request: Request,
+    version: str | None,
+    parameters: dict[str, str] | None,
+    headers: dict[bytes, bytes],
+) -> Request:
+    """The request for the token of a managed identity."""
+    if headers.get(b"metadata", b"").strip().lower() != b"true":
+        return request._replace(late=IDENTITY_METADATA_HEADER)
+    if parameters is None:
+        return request._replace(late=IDENTITY_TWICE)
+    if version is None or not _DATE.fullmatch(version) or version < _IDENTITY_SINCE:
+        return request._replace(late=IDENTITY_API_VERSION)
+    if not parameters.get("resource"):
+        return request._replace(late=IDENTITY_RESOURCE)
+    asked = (parameters[name] for name in _IDENTITY_NAMES if parameters.get(name))
+    return request._replace(
+        # Only a few are told apart in the metrics, or a client could make as many as it likes.
+        api_version=_IDENTITY_SINCE,
+        resource=parameters["resource"],
+        identity=next(asked, ""),
     )
 
 

@@ -21,6 +21,7 @@ class Later(Enum):
     ENABLE = "the scope is enabled first"
     HOLD = "the document changes, or the wait is over"
     APPROVE = "the approval is durable"
+    IDENTIFY = "the token of an identity is signed"
 
 
 class About(NamedTuple):
@@ -52,6 +53,8 @@ def respond(request: Request, caller: Caller, answer: Answer, describe: Describe
         return _events(request, caller, answer)
     if request.target is Target.VERSIONS:
         return VERSIONS
+    if request.target is Target.IDENTITY:
+        return Later.IDENTIFY
     return _instance(request, describe(caller.name))
 
 

@@ -14,6 +14,8 @@ from fairnotice.wire import error_bodies, start_requests
 APPROVED = reply(200)
 NO_APPROVALS_NOW = reply(503, error_bodies.NO_APPROVALS_NOW, headers=b"Retry-After: 5\r\n")
 
+NO_IDENTITY_NOW = reply(503, error_bodies.IDENTITY_AWAY, headers=b"Retry-After: 1\r\n")
+
 OVER = -math.inf
 
 
@@ -94,3 +96,12 @@ async def approve(worker: Worker, caller: Caller, body: bytes) -> Reply:
         # It counts as a request for the document does, and is the first that does.
         await enable(worker, caller.page, delayed=False)
     return APPROVED
+
+
+async def identify(worker: Worker, caller: Caller, request: Request) -> Reply:
+    """The token of a VM's identity, or why there is none."""
+    try:
+        status, body = await worker.identify(caller.name, request.resource, request.identity)
+    except Unavailable:
+        return NO_IDENTITY_NOW
+    return reply(status, body)

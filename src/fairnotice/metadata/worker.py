@@ -19,6 +19,7 @@ from fairnotice.metadata.replies import Reply
 from fairnotice.metadata.request import Request
 from fairnotice.metadata.respond import About, Describe
 from fairnotice.model import Document
+from fairnotice.wire import error_bodies
 from fairnotice.wire.document import rfc1123
 from fairnotice.wire.versions import SCHEDULED_EVENTS
 
@@ -51,6 +52,9 @@ class Limits(NamedTuple):
 Approve = Callable[[str, tuple[str, ...]], Awaitable[tuple[str, ...]]]
 # Takes a scope's name; done when its enabling is durable and published. Raises Unavailable.
 Enable = Callable[[str], Awaitable[None]]
+# Takes a VM's name, for what and by which name it asks for the token of an identity; the status and
+# the body of the answer. Raises Unavailable.
+Identify = Callable[[str, str, str], Awaitable[tuple[int, bytes]]]
 # Takes a VM's name, its request and the status of the answer.
 Observer = Callable[[str, Request, int], None]
 
@@ -61,6 +65,10 @@ def _nothing_known(_: str) -> About | None:
 
 def _nothing_shown(_: str) -> Document | None:
     return None
+
+
+async def _no_identity(_: str, __: str, ___: str) -> tuple[int, bytes]:
+    return 400, error_bodies.IDENTITY_NOT_FOUND
 
 
 class Worker:
@@ -90,6 +98,8 @@ class Worker:
         self.approve = approve
         self.enable = enable
         self.describe = describe
+        # Set by whoever signs tokens; without, no VM has an identity.
+        self.identify: Identify = _no_identity
         self.rate_limit = rate_limit
         self.limits = limits or Limits()
         self.first_answer_delay_seconds = first_answer_delay_seconds

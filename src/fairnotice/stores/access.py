@@ -29,6 +29,8 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     resource_groups: tuple[str, ...] = ()
     # The only one that an endpoint's token is good for.
     node: str | None = None
+    # The VM whose identity it is: it signs in by asking for it, and nobody has a secret.
+    vm: str | None = None
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
 

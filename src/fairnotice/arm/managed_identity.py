@@ -1,0 +1,70 @@
+"""Managed identity: a VM asks its metadata endpoint for an access token, and needs no secret.
+
+    identities = ManagedIdentities(issuer, service)
+    run.worker.identify = identities.answer               # VMs that are answered in this process
+    run.service.endpoints.identify_vm = identities.answer # and by the endpoint of their node
+
+Which VM asks is known by where it asks from, as for its document: it cannot ask for another's. It
+has no identity, and so no rights, until an operator makes a token for it (`token create --vm`).
+"""
+
+import msgspec
+
+from fairnotice.arm.issuing import Issuer, names
+from fairnotice.control.publishing import describe
+from fairnotice.control.service import Service
+from fairnotice.stores.access import Token
+from fairnotice.wire import error_bodies, instance
+
+_FOUND, _REFUSED = 200, 400
+
+
+class ManagedIdentities:
+    """The identities of the VMs of one control plane."""
+
+    def __init__(self, issuer: Issuer, service: Service) -> None:
+        self._issuer = issuer
+        self._service = service
+
+    async def answer(self, vm: str, resource: str, identity: str) -> tuple[int, bytes]:
+        """The answer to a VM: its access token for a resource, or why there is none."""
+        own = await self._issuer.auth.tokens.of_vm(vm)
+        if identity:
+            own = [token for token in own if identity.lower() in map(str.lower, names(token))]
+        resource_id = self._resource_id(vm)
+        if not own or resource_id is None:
+            return _REFUSED, error_bodies.IDENTITY_NOT_FOUND
+        if len(own) > 1:
+            return _REFUSED, error_bodies.IDENTITY_SEVERAL
+        if not self._issuer.knows(resource):
+            return _REFUSED, error_bodies.IDENTITY_OF_NOTHING
+        return _FOUND, self._signed(own[0], resource, resource_id)
+
+    def _resource_id(self, name: str) -> str | None:
+        about = describe(self._service.fleet, name)
+        if about is None:
+            return None
+        facts = instance.facts_of(
+            about.vm,
+            about.node,
+            about.scope,
+            subscription_id=about.subscription_id,
+            location=about.location,
+        )
+        return facts.resource_id
+
+    def _signed(self, token: Token, resource: str, resource_id: str) -> bytes:
+        issued = self._issuer.issue(token, resource, resource_id)
+        # Numbers as text, as on Azure.
+        return msgspec.json.encode(
+            {
+                "access_token": issued.text,
+                "client_id": issued.client_id,
+                "expires_in": str(issued.until - issued.at),
+                "expires_on": str(issued.until),
+                "ext_expires_in": str(issued.until - issued.at),
+                "not_before": str(issued.at),
+                "resource": resource,
+                "token_type": "Bearer",
+            }
+        )

@@ -1,0 +1,126 @@
+"""`fairnotice az-login`: lets Azure's `az` ask fairnotice in this terminal, and nowhere else."""
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+from fairnotice.cli import exits, settings, shown
+from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.parsing import Subparsers, leaf
+from fairnotice.cli.session import Session
+from fairnotice.control import private_files
+from fairnotice.stores.opening import sqlite_file
+
+LINES = (
+    'eval "$(fairnotice az-login)" && az vm list -o table',
+    "FAIRNOTICE_TOKEN=$(cat ann.token) fairnotice az-login --arm https://cloud.example:8643",
+)
+ARM = "https://localhost:8643"
+# As whom one signs in where nobody is asked who he is (arm/issuing.py).
+OPERATOR = "operator"
+TOKEN_PARTS = 3
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the command."""
+    summary = "let az ask fairnotice: prints lines for the shell, and logs in"
+    parser = leaf(subparsers, "az-login", run, summary, LINES)
+    parser.add_argument("--arm", default=ARM, metavar="URL", help=f"Resource Manager ({ARM})")
+    parser.add_argument("--authority", metavar="FILE", help="PEM of who vouches for it")
+    parser.add_argument("--directory", metavar="DIR", help="what becomes AZURE_CONFIG_DIR")
+
+
+def run(session: Session) -> int:
+    """Write what az reads, print what the shell is to have, and log in where az is there."""
+    options = session.options
+    url = options.arm.rstrip("/").lower()
+    if not settings.is_url(url) or not url.startswith("https://"):
+        raise CommandFailed(f"--arm is {options.arm}: give https://HOST:PORT.", exits.WRONG_USAGE)
+    directory = Path(options.directory or state_directory() / "azure").absolute()
+    trusted = _trusted(options.authority)
+    private_files.make_directory(directory)
+    private_files.write(directory / "clouds.config", _clouds(url).encode())
+    private_files.write(directory / "config", _config().encode())
+    exports = _exports(directory, trusted)
+    for name, value in exports.items():
+        print(f"export {name}={shlex.quote(value)}")
+    return _log_in(session, directory, exports)
+
+
+def state_directory() -> Path:
+    """Where `up` keeps its files."""
+    path = sqlite_file(settings.BY_NAME["store"].default())
+    assert path is not None
+    return path.parent
+
+
+def _trusted(given: str | None) -> Path | None:
+    """Who vouches for Resource Manager: as said, as `up` has made it, or whom the system trusts."""
+    path = Path(given) if given else state_directory() / "authority" / "ca.pem"
+    if path.is_file():
+        return path.absolute()
+    if given:
+        raise CommandFailed(f"{given} is not there.", exits.NOT_FOUND)
+    return None
+
+
+def _clouds(url: str) -> str:
+    return (
+        "[fairnotice]\n"
+        f"endpoint_resource_manager = {url}\n"
+        f"endpoint_management = {url}/\n"
+        f"endpoint_active_directory = {url}/adfs\n"
+        f"endpoint_active_directory_resource_id = {url}/\n"
+    )
+
+
+def _config() -> str:
+    return (
+        "[cloud]\nname = fairnotice\n"
+        "[core]\ncollect_telemetry = no\nlogin_experience_v2 = off\n"
+        "[extension]\nuse_dynamic_install = no\n"
+    )
+
+
+def _exports(directory: Path, trusted: Path | None) -> dict[str, str]:
+    own = "localhost,127.0.0.1,169.254.169.254"
+    exports = {
+        "AZURE_CONFIG_DIR": str(directory),
+        "AZURE_CORE_COLLECT_TELEMETRY": "0",
+        "AZURE_CORE_LOGIN_EXPERIENCE_V2": "off",
+        "AZURE_EXTENSION_USE_DYNAMIC_INSTALL": "no",
+        "NO_PROXY": ",".join(filter(None, (os.environ.get("NO_PROXY"), own))),
+    }
+    if trusted is not None:
+        # The only one that all parts of az heed; those of Node have their own.
+        exports |= {"REQUESTS_CA_BUNDLE": str(trusted), "NODE_EXTRA_CA_CERTS": str(trusted)}
+    return exports
+
+
+def _log_in(session: Session, directory: Path, exports: dict[str, str]) -> int:
+    token = session.token
+    parts = token.split("_", TOKEN_PARTS - 1)
+    client = parts[1] if len(parts) == TOKEN_PARTS else OPERATOR
+    az = shutil.which("az")
+    # In a file: whatever stands in a command line, every user of the machine may read.
+    secret = directory / "secret"
+    login = ["az", "login", "--service-principal", "-u", client, "-p", f"@{secret}"]
+    login += ["--tenant", "adfs", "--output", "none"]
+    if az is None:
+        by_hand = shlex.join(login).replace(f"@{secret}", '"${FAIRNOTICE_TOKEN:-none}"')
+        shown.note(f"There is no az here. Where it is, log in: {by_hand}")
+        return exits.DONE
+    private_files.write(secret, (token or "none").encode())
+    try:
+        # Its own words go to people: standard output is for the shell.
+        done = subprocess.run(  # noqa: S603 - the az of this user
+            [az, *login[1:]], env={**os.environ, **exports}, stdout=2, check=False
+        )
+    finally:
+        secret.unlink(missing_ok=True)
+    if done.returncode:
+        why = "az could not log in; is the service up with Resource Manager (see --arm)?"
+        raise CommandFailed(why)
+    return exits.DONE
