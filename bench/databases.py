@@ -13,7 +13,8 @@ from bench.endpoint_process import address_of
 from bench.fleets import LISTENING, carry_out, specification
 from fairnotice.clock import SystemClock
 from fairnotice.engine import Fleet
-from fairnotice.engine.commands import ApplyFleet, Command, FleetSpec, Heard, ReportServed
+from fairnotice.engine.commands import ApplyFleet, Command, Heard, ReportServed
+from fairnotice.engine.specs import FleetSpec
 from fairnotice.model import Moment
 from fairnotice.stores.opening import open_store
 

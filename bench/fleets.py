@@ -12,17 +12,8 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from fairnotice.engine import AZURE, Decision, Fleet, decide
-from fairnotice.engine.commands import (
-    ApplyFleet,
-    Command,
-    FleetSpec,
-    Heard,
-    NodeSpec,
-    ReportServed,
-    ScaleSetSpec,
-    SetSpec,
-    VmSpec,
-)
+from fairnotice.engine.commands import ApplyFleet, Command, Heard, ReportServed
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.model import Moment
 from fairnotice.testing.manual_clock import DEFAULT_START
 from fairnotice.words import Priority

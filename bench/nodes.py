@@ -92,6 +92,10 @@ class _Nobody:
         """Never called."""
         raise NotImplementedError(scope)
 
+    async def identify(self, vm: str, resource: str, identity: str) -> tuple[int, bytes]:
+        """Never called."""
+        raise NotImplementedError(vm, resource, identity)
+
 
 def _unheard(_: Served) -> None:
     """Nobody is served here either."""

@@ -14,7 +14,7 @@ from fairnotice.clock import SystemClock
 from fairnotice.control.running import Place, Plan, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.drivers.simulated.durations import AT_ONCE
-from fairnotice.engine.commands import FleetSpec, NodeSpec, VmSpec
+from fairnotice.engine.specs import FleetSpec, NodeSpec, VmSpec
 from fairnotice.stores.memory import MemoryStore
 
 ANYWHERE = Place("127.0.0.1", 0)

@@ -18,7 +18,8 @@ from fairnotice.conductor.conductor import Conductor
 from fairnotice.control.serving import Serving
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.engine import DEV
-from fairnotice.engine.commands import ApplyFleet, FleetSpec, NodeSpec, Restart, VmSpec
+from fairnotice.engine.commands import ApplyFleet, Restart
+from fairnotice.engine.specs import FleetSpec, NodeSpec, VmSpec
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.server import Server
 from fairnotice.model import Requester

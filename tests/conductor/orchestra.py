@@ -7,17 +7,8 @@ from fairnotice.conductor.conductor import Conductor
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.drivers.simulated.durations import AT_ONCE
 from fairnotice.engine import AZURE
-from fairnotice.engine.commands import (
-    ApplyFleet,
-    Approve,
-    FleetSpec,
-    Heard,
-    NodeSpec,
-    ReportServed,
-    Restart,
-    SetSpec,
-    VmSpec,
-)
+from fairnotice.engine.commands import ApplyFleet, Approve, Heard, ReportServed, Restart
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.errors import Unavailable
 from fairnotice.model import Requester
 from fairnotice.stores.memory import MemoryStore

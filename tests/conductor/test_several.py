@@ -13,7 +13,8 @@ from fairnotice.conductor.conductor import Conductor
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.drivers.simulated.durations import AT_ONCE
 from fairnotice.engine import Decision
-from fairnotice.engine.commands import ApplyFleet, FleetSpec, Heard, NodeSpec, ReportServed
+from fairnotice.engine.commands import ApplyFleet, Heard, ReportServed
+from fairnotice.engine.specs import FleetSpec, NodeSpec
 from fairnotice.errors import LeadLost, NotLeading, StoreInUse, Unavailable
 from fairnotice.stores.postgres.lease import PostgresLease
 from fairnotice.stores.postgres.store import PostgresStore

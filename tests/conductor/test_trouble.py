@@ -11,7 +11,8 @@ import pytest
 from fairnotice.clock import SystemClock
 from fairnotice.control.serving import Serving
 from fairnotice.engine import Decision
-from fairnotice.engine.commands import ApplyFleet, VmSpec
+from fairnotice.engine.commands import ApplyFleet
+from fairnotice.engine.specs import VmSpec
 from fairnotice.errors import Unavailable
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.server import Server

@@ -25,16 +25,8 @@ from fairnotice.control.serving import Serving
 from fairnotice.drivers.command.driver import CommandDriver
 from fairnotice.drivers.command.settings import CommandSettings
 from fairnotice.engine import DEV, Decision
-from fairnotice.engine.commands import (
-    ApplyFleet,
-    FleetSpec,
-    NodeOperation,
-    NodeSpec,
-    Redeploy,
-    Restart,
-    SetSpec,
-    VmSpec,
-)
+from fairnotice.engine.commands import ApplyFleet, NodeOperation, Redeploy, Restart
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.server import Server
 from fairnotice.model import Requester

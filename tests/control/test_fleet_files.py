@@ -20,15 +20,8 @@ from fairnotice.control.fleet_files import (
     to_toml,
 )
 from fairnotice.engine import Decision
-from fairnotice.engine.commands import (
-    ApplyFleet,
-    FleetSpec,
-    NodeSpec,
-    ScaleSetSpec,
-    SetPolicy,
-    SetSpec,
-    VmSpec,
-)
+from fairnotice.engine.commands import ApplyFleet, SetPolicy
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.errors import UsageError
 from fairnotice.testing.random_fleet import POLICIES, random_fleet
 from fairnotice.testing.simulator import Simulation

@@ -4,15 +4,8 @@ from datetime import datetime, timedelta
 
 from fairnotice.engine import AZURE, Accepted, Code, Decision, Refusal, Timing
 from fairnotice.engine import commands as ask
-from fairnotice.engine.commands import (
-    ApplyFleet,
-    Approve,
-    FleetSpec,
-    NodeSpec,
-    ScaleSetSpec,
-    SetSpec,
-    VmSpec,
-)
+from fairnotice.engine.commands import ApplyFleet, Approve
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.engine.tables import INDEXES, TABLES
 from fairnotice.model import Event, Node, Operation, Requester, Rollout, Scope, Vm
 from fairnotice.testing.stage import Stage

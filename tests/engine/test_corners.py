@@ -7,8 +7,9 @@ import pytest
 
 from fairnotice.engine import AZURE, Code, Decision, Forecast
 from fairnotice.engine import commands as ask
-from fairnotice.engine.commands import ApplyFleet, FleetSpec, NodeSpec, VmSpec
+from fairnotice.engine.commands import ApplyFleet
 from fairnotice.engine.effects import BeginImpact
+from fairnotice.engine.specs import FleetSpec, NodeSpec, VmSpec
 from fairnotice.words import EventType, OperationKind, Outcome, Power, Risk
 from tests.engine.story import DB, OPERATOR, USER, WEB, Story
 

@@ -2,17 +2,9 @@
 
 import pytest
 
-from fairnotice.engine.commands import (
-    ApplyFleet,
-    FleetSpec,
-    NodeSpec,
-    ScaleSetSpec,
-    SetPolicy,
-    SetSpec,
-    SetTerminateNotice,
-    VmSpec,
-)
+from fairnotice.engine.commands import ApplyFleet, SetPolicy, SetTerminateNotice
 from fairnotice.engine.refusal import Code, Refusal
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.words import EventType, Network, Power, Priority, ScopeKind
 from tests.engine.story import BATCH, DB, WEB, Story, sample
 

@@ -5,17 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fairnotice.engine import AZURE
-from fairnotice.engine.commands import (
-    ApplyFleet,
-    Cordon,
-    FleetSpec,
-    JoinEndpoint,
-    NodeSpec,
-    ReportReachable,
-    SetSpec,
-    VmSpec,
-)
+from fairnotice.engine.commands import ApplyFleet, Cordon, JoinEndpoint, ReportReachable
 from fairnotice.engine.refusal import Code, Refusal
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.words import Network, OperationKind, Priority
 from tests.engine.story import BATCH, DB, SHOP, WEB, Story, sample
 

@@ -6,7 +6,8 @@ import pytest
 
 from fairnotice.engine import Decision
 from fairnotice.engine.changes import VmMoved, VmPowerChanged, VmRemoved
-from fairnotice.engine.commands import Confirm, JoinEndpoint, NodeSpec
+from fairnotice.engine.commands import Confirm, JoinEndpoint
+from fairnotice.engine.specs import NodeSpec
 from fairnotice.words import EventStatus, NodeState, OperationKind, OperationStatus
 from tests.engine.story import BATCH, DB, SHOP, SPOT, WEB, Story, sample
 

@@ -4,7 +4,7 @@ import pytest
 
 from fairnotice.engine import Code
 from fairnotice.engine import commands as ask
-from fairnotice.engine.commands import FleetSpec, NodeSpec, SetSpec, VmSpec
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.words import (
     EventStatus,
     ImpactStatus,

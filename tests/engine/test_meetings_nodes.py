@@ -3,7 +3,7 @@
 import pytest
 
 from fairnotice.engine import commands as ask
-from fairnotice.engine.commands import FleetSpec, NodeSpec, SetSpec, VmSpec
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.words import (
     EventStatus,
     ImpactStatus,

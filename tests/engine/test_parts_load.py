@@ -6,7 +6,8 @@ import pytest
 
 from fairnotice.engine import Fleet, document
 from fairnotice.engine.changes import Row
-from fairnotice.engine.commands import ApplyFleet, Delete, FleetSpec, JoinEndpoint, StartRollout
+from fairnotice.engine.commands import ApplyFleet, Delete, JoinEndpoint, StartRollout
+from fairnotice.engine.specs import FleetSpec
 from fairnotice.engine.tables import INDEXES, TABLES
 from fairnotice.words import OperationKind, Risk
 from tests.engine.story import BATCH, OPERATOR, SPOT, USER, WEB, Story, sample

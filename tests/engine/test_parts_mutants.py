@@ -1,8 +1,9 @@
 """Small pieces of the law that nothing else would miss: each story fails without its piece."""
 
 from fairnotice.engine import commands as ask
-from fairnotice.engine.commands import FleetSpec, NodeSpec, Postpone, SetSpec, Tick, VmSpec
+from fairnotice.engine.commands import Postpone, Tick
 from fairnotice.engine.effects import Matter, Subject
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import EventStatus
 from tests.engine.story import DB, OPERATOR, USER, WEB, Story

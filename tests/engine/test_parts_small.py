@@ -6,8 +6,9 @@ import pytest
 
 from fairnotice.engine import Code
 from fairnotice.engine import commands as ask
-from fairnotice.engine.commands import ApplyFleet, FleetSpec, Heard, NodeSpec
+from fairnotice.engine.commands import ApplyFleet, Heard
 from fairnotice.engine.draft import Overlay
+from fairnotice.engine.specs import FleetSpec, NodeSpec
 from fairnotice.words import OperationKind
 from tests.engine.story import DB, OPERATOR, USER, Story
 

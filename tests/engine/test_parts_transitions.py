@@ -4,16 +4,8 @@ from itertools import product
 
 import pytest
 
-from fairnotice.engine.commands import (
-    CancelRollout,
-    Cordon,
-    FleetSpec,
-    NodeSpec,
-    PauseRollout,
-    ResumeRollout,
-    SetSpec,
-    VmSpec,
-)
+from fairnotice.engine.commands import CancelRollout, Cordon, PauseRollout, ResumeRollout
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.engine.transitions import (
     EVENT,
     IMPACT,

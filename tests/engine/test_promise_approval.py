@@ -2,7 +2,8 @@
 
 import pytest
 
-from fairnotice.engine.commands import Approve, FleetSpec, NodeSpec, ScaleSetSpec, VmSpec
+from fairnotice.engine.commands import Approve
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, VmSpec
 from fairnotice.model import Requester
 from fairnotice.words import Role
 from tests.engine.story import BATCH, DB, OPERATOR, SHOP, USER, WEB, Story

@@ -2,14 +2,8 @@
 
 import pytest
 
-from fairnotice.engine.commands import (
-    ApplyFleet,
-    FleetSpec,
-    NodeSpec,
-    ScaleSetSpec,
-    SetSpec,
-    VmSpec,
-)
+from fairnotice.engine.commands import ApplyFleet
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.words import OperationKind, Risk
 from tests.engine.story import BATCH, DB, SHOP, SPOT, WEB, Story, sample
 

@@ -8,17 +8,15 @@ from fairnotice.engine.commands import (
     ApplyFleet,
     Approve,
     Cancel,
-    FleetSpec,
     JoinEndpoint,
-    NodeSpec,
     Postpone,
     ReportOutcome,
     ReportServed,
     Restart,
     SeenBy,
     SetPolicy,
-    VmSpec,
 )
+from fairnotice.engine.specs import FleetSpec, NodeSpec, VmSpec
 from fairnotice.engine.transitions import EVENT, Cause, move
 from fairnotice.errors import IllegalTransition
 from fairnotice.words import EventStatus, EventType, EvictionPolicy, Outcome, Priority

@@ -8,16 +8,13 @@ from fairnotice.engine import AZURE, DEV
 from fairnotice.engine import commands as ask
 from fairnotice.engine.commands import (
     ApplyFleet,
-    FleetSpec,
-    NodeSpec,
     Postpone,
     PredictFailure,
-    ScaleSetSpec,
     SetTerminateNotice,
     Tick,
-    VmSpec,
 )
 from fairnotice.engine.effects import Matter, Subject
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, VmSpec
 from fairnotice.model import Requester
 from fairnotice.words import OperationKind, Risk, Role
 from tests.engine.story import BATCH, DB, OPERATOR, SHOP, USER, WEB, Story

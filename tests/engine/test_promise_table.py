@@ -7,7 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from fairnotice.engine import AZURE, DEV
-from fairnotice.engine.commands import FleetSpec, NodeSpec, ScaleIn, ScaleSetSpec, SetSpec, VmSpec
+from fairnotice.engine.commands import ScaleIn
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.words import (
     EventSource,
     EventType,

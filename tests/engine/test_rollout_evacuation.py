@@ -3,18 +3,9 @@
 import pytest
 
 from fairnotice.engine import AZURE, DEV
-from fairnotice.engine.commands import (
-    ApplyFleet,
-    Cordon,
-    FleetSpec,
-    NodeSpec,
-    Redeploy,
-    ReportReachable,
-    SetSpec,
-    Uncordon,
-    VmSpec,
-)
+from fairnotice.engine.commands import ApplyFleet, Cordon, Redeploy, ReportReachable, Uncordon
 from fairnotice.engine.refusal import Code
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.words import NodeState, OperationKind, OperationStatus, Power
 from tests.engine.story import BATCH, DB, USER, WEB, Story
 

@@ -2,16 +2,8 @@
 
 import pytest
 
-from fairnotice.engine.commands import (
-    ApplyFleet,
-    CancelRollout,
-    FleetSpec,
-    NodeSpec,
-    Postpone,
-    ResumeRollout,
-    SetSpec,
-    VmSpec,
-)
+from fairnotice.engine.commands import ApplyFleet, CancelRollout, Postpone, ResumeRollout
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.words import OperationKind, RolloutStatus
 from tests.engine.story import BATCH, OPERATOR, SPOT, WEB, Story, sample
 

@@ -9,14 +9,8 @@ import pytest
 
 from fairnotice.engine import AZURE, DEV, Decision
 from fairnotice.engine.answers import Forecast
-from fairnotice.engine.commands import (
-    FleetSpec,
-    NodeSpec,
-    ReportReachable,
-    SetSpec,
-    StartRollout,
-    VmSpec,
-)
+from fairnotice.engine.commands import ReportReachable, StartRollout
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.model import Window
 from fairnotice.words import OperationKind, RolloutStatus
 from tests.engine.story import OPERATOR, Story

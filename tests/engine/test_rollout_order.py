@@ -5,7 +5,8 @@ from collections import defaultdict
 import pytest
 
 from fairnotice.engine import AZURE, DEV
-from fairnotice.engine.commands import FleetSpec, NodeSpec, ReportReachable, SetSpec, VmSpec
+from fairnotice.engine.commands import ReportReachable
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.words import (
     EventType,
     OperationKind,

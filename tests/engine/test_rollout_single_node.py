@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fairnotice.engine.commands import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.engine.refusal import Code
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.model import Requester
 from fairnotice.words import OperationKind, Risk, Role
 from tests.engine.story import BATCH, DB, SPOT, USER, WEB, Story

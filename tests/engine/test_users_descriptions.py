@@ -4,8 +4,9 @@ import pytest
 
 from fairnotice.engine import Code
 from fairnotice.engine import commands as ask
-from fairnotice.engine.commands import FleetSpec, NodeSpec, Notice, ScaleSetSpec, SetSpec, VmSpec
+from fairnotice.engine.commands import Notice
 from fairnotice.engine.describing import version
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.model import Kept
 from fairnotice.words import EventType, Priority
 from tests.engine.story import BATCH, DB, WEB, Story, sample

@@ -4,7 +4,7 @@ import pytest
 
 from fairnotice.engine import Code
 from fairnotice.engine import commands as ask
-from fairnotice.engine.commands import FleetSpec, NodeSpec, VmSpec
+from fairnotice.engine.specs import FleetSpec, NodeSpec, VmSpec
 from fairnotice.words import EventStatus, OperationKind, OperationStatus, Power
 from tests.engine.story import BATCH, DB, OPERATOR, SHOP, SPOT, USER, WEB, Story
 

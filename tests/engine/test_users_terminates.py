@@ -6,7 +6,7 @@ import pytest
 
 from fairnotice.engine import AZURE, DEV, Code
 from fairnotice.engine import commands as ask
-from fairnotice.engine.commands import FleetSpec, NodeSpec, ScaleSetSpec, VmSpec
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, VmSpec
 from fairnotice.words import EventStatus
 from tests.engine.story import BATCH, OPERATOR, SPOT, USER, Story
 

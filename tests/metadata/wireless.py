@@ -14,7 +14,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from fairnotice.engine.commands import FleetSpec
+from fairnotice.engine.specs import FleetSpec
 from fairnotice.metadata.identity import Door
 from fairnotice.metadata.protocol import Connection
 from fairnotice.metadata.rate import Rate

@@ -10,15 +10,12 @@ from fairnotice.engine.commands import (
     ApplyFleet,
     Approve,
     Cordon,
-    FleetSpec,
     Heard,
-    NodeSpec,
     ReportServed,
     Restart,
-    SetSpec,
     StartRollout,
-    VmSpec,
 )
+from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.errors import UnknownName, UsageError
 from fairnotice.model import Requester
 from fairnotice.testing.stage import Stage

@@ -7,7 +7,7 @@ import msgspec
 
 from fairnotice.control.shapes import Body
 from fairnotice.engine import Fleet
-from fairnotice.engine.commands import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.model import Scope, Vm, scope_name
 from fairnotice.words import EventType, EvictionPolicy, Network, Priority, ScopeKind
 

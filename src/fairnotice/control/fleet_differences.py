@@ -6,8 +6,8 @@ from typing import Any
 from fairnotice.control.fleet_body import exported, specification
 from fairnotice.control.shapes import Problem, Shape
 from fairnotice.engine import Fleet
-from fairnotice.engine.commands import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.engine.fleet_changes import declared_vms
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.model import Scope, Vm
 from fairnotice.words import ScopeKind
 

@@ -21,6 +21,7 @@ from fairnotice.deliveries.webhooks import Webhooks
 from fairnotice.engine import Code, Decision, Fleet, Forecast, Refusal, commands, document
 from fairnotice.engine.commands import Command
 from fairnotice.engine.kinds import KINDS
+from fairnotice.engine.specs import FleetSpec
 from fairnotice.engine.tables import known_key
 from fairnotice.errors import Unavailable, UnknownName
 from fairnotice.metadata.faults import Fault, Faults
@@ -365,11 +366,11 @@ class Service:
 
     # ---- The fleet ----
 
-    async def apply_fleet(self, spec: commands.FleetSpec) -> Result:
+    async def apply_fleet(self, spec: FleetSpec) -> Result:
         """Make the fleet what the specification says: all of it, or nothing."""
         return await self._tell(commands.ApplyFleet(spec=spec))
 
-    def refusal_of_fleet(self, spec: commands.FleetSpec) -> Refusal | None:
+    def refusal_of_fleet(self, spec: FleetSpec) -> Refusal | None:
         """Why this specification would not be applied now; None where it would be."""
         decision = self.conductor.foresee(commands.ApplyFleet(spec=spec))
         return decision if isinstance(decision, Refusal) else None

@@ -13,14 +13,7 @@ from fairnotice.engine.changes import (
     ScopeRemoved,
     VmDeclared,
 )
-from fairnotice.engine.commands import (
-    ApplyFleet,
-    FleetSpec,
-    ScaleSetSpec,
-    SetPolicy,
-    SetTerminateNotice,
-    VmSpec,
-)
+from fairnotice.engine.commands import ApplyFleet, SetPolicy, SetTerminateNotice
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import remove_empty_scope, wake_rollouts
 from fairnotice.engine.fleet_checks import check_notice, check_policy, check_spec
@@ -28,6 +21,7 @@ from fairnotice.engine.keeping import forget_kept, kept_name
 from fairnotice.engine.leaving import remove_vm
 from fairnotice.engine.placement import find_place, must_have_places, why_closed
 from fairnotice.engine.refusal import Code, refuse
+from fairnotice.engine.specs import FleetSpec, ScaleSetSpec, VmSpec
 from fairnotice.model import Node, ScaleSet, Scope, Vm, scope_name
 from fairnotice.words import EventType, Power, Priority, ScopeKind
 

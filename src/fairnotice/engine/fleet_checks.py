@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from fairnotice.engine.commands import FleetSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.engine.notice import TERMINATE_NOTICE_MINUTES_MAX, TERMINATE_NOTICE_MINUTES_MIN
 from fairnotice.engine.refusal import misfit
+from fairnotice.engine.specs import FleetSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.words import EventType
 
 NAME_LENGTH_MAX = 200

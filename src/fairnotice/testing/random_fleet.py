@@ -2,7 +2,7 @@
 
 from random import Random
 
-from fairnotice.engine.commands import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
+from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.words import EventType, EvictionPolicy, Priority
 
 VMS_MAX = 200

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
-from fairnotice.engine.commands import VmSpec
+from fairnotice.engine.specs import VmSpec
 from fairnotice.errors import UsageError
 from fairnotice.words import EvictionPolicy, Network, Priority
 
