@@ -39,6 +39,46 @@ def _said(says: Says) -> Callable[[Call], Awaitable[object]]:
     return handle
 
 
+# What an endpoint says: where, what it means, what is done, what is shown and taken.
+SAID: tuple[tuple[str, str, Says, type, type], ...] = (
+    (
+        "join",
+        "A node has an endpoint: events for its VMs wait until it shows them.",
+        lambda endpoints, node, _: endpoints.join(node),
+        bodies.Heeded,
+        shapes.Nothing,
+    ),
+    (
+        "report",
+        "What the endpoint shows by now, and what it served lately.",
+        lambda endpoints, node, body: endpoints.report(node, body),
+        bodies.Heeded,
+        bodies.Report,
+    ),
+    (
+        "approve",
+        "A VM of the node approves events: all of them, or none.",
+        lambda endpoints, node, body: endpoints.approve(node, body),
+        bodies.ApprovedHere,
+        bodies.ApproveHere,
+    ),
+    (
+        "enable",
+        "A VM of the node asks for its document for the first time.",
+        lambda endpoints, node, body: endpoints.enable(node, body.scope),
+        bodies.Heeded,
+        bodies.EnableHere,
+    ),
+    (
+        "identity",
+        "A VM of the node asks for the token of its managed identity.",
+        lambda endpoints, node, body: endpoints.identify(node, body),
+        bodies.IdentifiedHere,
+        bodies.IdentifyHere,
+    ),
+)
+
+
 def _routes() -> Iterable[Route]:
     yield Route(
         "GET",
@@ -60,44 +100,7 @@ def _routes() -> Iterable[Route]:
         bodies.Heeded,
         TokenRole.OPERATOR,
     )
-    said: tuple[tuple[str, str, Says, type, type], ...] = (
-        (
-            "join",
-            "A node has an endpoint: events for its VMs wait until it shows them.",
-            lambda endpoints, node, _: endpoints.join(node),
-            bodies.Heeded,
-            shapes.Nothing,
-        ),
-        (
-            "report",
-            "What the endpoint shows by now, and what it served lately.",
-            lambda endpoints, node, body: endpoints.report(node, body),
-            bodies.Heeded,
-            bodies.Report,
-        ),
-        (
-            "approve",
-            "A VM of the node approves events: all of them, or none.",
-            lambda endpoints, node, body: endpoints.approve(node, body),
-            bodies.ApprovedHere,
-            bodies.ApproveHere,
-        ),
-        (
-            "enable",
-            "A VM of the node asks for its document for the first time.",
-            lambda endpoints, node, body: endpoints.enable(node, body.scope),
-            bodies.Heeded,
-            bodies.EnableHere,
-        ),
-        (
-            "identity",
-            "A VM of the node asks for the token of its managed identity.",
-            lambda endpoints, node, body: endpoints.identify(node, body),
-            bodies.IdentifiedHere,
-            bodies.IdentifyHere,
-        ),
-    )
-    for what, summary, says, shows, takes in said:
+    for what, summary, says, shows, takes in SAID:
         path = f"{PATH}/{what}"
         needs = TokenRole.ENDPOINT
         yield Route(
