@@ -55,21 +55,21 @@ def authority_routes(issuer: Issuer) -> list[Route]:
     return [
         Route("/metadata/endpoints", _endpoints(issuer), methods=["GET"]),
         *(
-            Route(path, _of_directory(openid), methods=["GET"])
+            Route(path, _at_authority(openid), methods=["GET"])
             for path in (f"/{{tenant}}/{well_known}", f"/{{tenant}}/v2.0/{well_known}")
         ),
         *(
-            Route(path, _of_directory(keys), methods=["GET"])
+            Route(path, _at_authority(keys), methods=["GET"])
             for path in ("/{tenant}/discovery/keys", "/{tenant}/discovery/v2.0/keys")
         ),
         *(
-            Route(path, _of_directory(token), methods=["POST"])
+            Route(path, _at_authority(token), methods=["POST"])
             for path in ("/{tenant}/oauth2/token", "/{tenant}/oauth2/v2.0/token")
         ),
     ]
 
 
-def _of_directory(handle: Handler) -> Handler:
+def _at_authority(handle: Handler) -> Handler:
     async def handled(request: Request) -> Response:
         try:
             if request.path_params["tenant"].lower() in TENANTS:
@@ -121,9 +121,9 @@ def _cloud(issuer: Issuer) -> dict[str, Any]:
 
 def _openid(issuer: Issuer) -> Handler:
     async def openid(request: Request) -> Response:
-        directory = request.path_params["tenant"].lower()
-        base = f"{issuer.url}/{directory}"
-        v2 = "" if directory == "adfs" else "/v2.0"
+        called = request.path_params["tenant"].lower()
+        base = f"{issuer.url}/{called}"
+        v2 = "" if called == "adfs" else "/v2.0"
         return _json(
             {
                 "issuer": base + v2,

@@ -14,7 +14,7 @@ from fairnotice.arm.issuing import Issuer, names
 from fairnotice.control.publishing import describe
 from fairnotice.control.service import Service
 from fairnotice.stores.access import Token
-from fairnotice.wire import error_bodies, instance
+from fairnotice.wire import identity_bodies, instance
 
 _FOUND, _REFUSED = 200, 400
 
@@ -33,11 +33,11 @@ class ManagedIdentities:
             own = [token for token in own if identity.lower() in map(str.lower, names(token))]
         resource_id = self._resource_id(vm)
         if not own or resource_id is None:
-            return _REFUSED, error_bodies.IDENTITY_NOT_FOUND
+            return _REFUSED, identity_bodies.NOT_FOUND
         if len(own) > 1:
-            return _REFUSED, error_bodies.IDENTITY_SEVERAL
+            return _REFUSED, identity_bodies.SEVERAL
         if not self._issuer.knows(resource):
-            return _REFUSED, error_bodies.IDENTITY_OF_NOTHING
+            return _REFUSED, identity_bodies.NO_RESOURCE
         return _FOUND, self._signed(own[0], resource, resource_id)
 
     def _resource_id(self, name: str) -> str | None:

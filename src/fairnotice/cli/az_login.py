@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from fairnotice.arm.signing import TENANT
 from fairnotice.cli import exits, settings, shown
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import Subparsers, leaf
@@ -107,7 +108,7 @@ def _log_in(session: Session, directory: Path, exports: dict[str, str]) -> int:
     # In a file: whatever stands in a command line, every user of the machine may read.
     secret = directory / "secret"
     login = ["az", "login", "--service-principal", "-u", client, "-p", f"@{secret}"]
-    login += ["--tenant", "adfs", "--output", "none"]
+    login += ["--tenant", TENANT, "--output", "none"]
     if az is None:
         by_hand = shlex.join(login).replace(f"@{secret}", '"${FAIRNOTICE_TOKEN:-none}"')
         shown.note(f"There is no az here. Where it is, log in: {by_hand}")

@@ -27,7 +27,7 @@ from fairnotice.engine.commands import (
 )
 from fairnotice.engine.refusal import Code
 from fairnotice.model import Endpoint, Requester
-from fairnotice.wire import error_bodies
+from fairnotice.wire import identity_bodies
 from fairnotice.words import Role
 
 ASK_THERE = "Ask the endpoint of the node where it is."
@@ -123,7 +123,7 @@ class Endpoints:
         vm = self._conductor.fleet.vms.get(body.vm)
         if vm is None or vm.node != node:
             return _elsewhere(body.vm, node)
-        status, answer = 400, error_bodies.IDENTITY_NOT_FOUND
+        status, answer = 400, identity_bodies.NOT_FOUND
         if self.identify_vm is not None:
             status, answer = await self.identify_vm(body.vm, body.resource, body.identity)
         return shapes.IdentifiedHere(status=status, body=answer.decode("utf-8"))

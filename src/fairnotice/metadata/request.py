@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 from fairnotice.metadata.replies import Reply, reply
-from fairnotice.wire import error_bodies, versions
+from fairnotice.wire import error_bodies, identity_bodies, versions
 
 WAIT_SECONDS_MAX = 60
 
@@ -84,10 +84,10 @@ API_VERSION = reply(400, error_bodies.API_VERSION)
 INSTANCE_API_VERSION = reply(400, error_bodies.INSTANCE_API_VERSION)
 DUPLICATE_PARAMETER = reply(400, error_bodies.DUPLICATE_PARAMETER)
 FORMAT = reply(400, error_bodies.FORMAT)
-IDENTITY_METADATA_HEADER = reply(400, error_bodies.IDENTITY_METADATA_HEADER)
-IDENTITY_API_VERSION = reply(400, error_bodies.IDENTITY_API_VERSION)
-IDENTITY_RESOURCE = reply(400, error_bodies.IDENTITY_RESOURCE)
-IDENTITY_TWICE = reply(400, error_bodies.IDENTITY_TWICE)
+IDENTITY_METADATA_HEADER = reply(400, identity_bodies.METADATA_HEADER)
+IDENTITY_API_VERSION = reply(400, identity_bodies.API_VERSION)
+IDENTITY_RESOURCE = reply(400, identity_bodies.RESOURCE_MISSING)
+IDENTITY_TWICE = reply(400, identity_bodies.TWICE)
 GET_ONLY = reply(405, error_bodies.method_not_allowed("GET"), headers=b"Allow: GET\r\n")
 GET_AND_POST = reply(
     405, error_bodies.method_not_allowed("GET, POST"), headers=b"Allow: GET, POST\r\n"

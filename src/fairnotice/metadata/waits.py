@@ -9,12 +9,12 @@ from fairnotice.metadata.board import Caller, Page
 from fairnotice.metadata.replies import Reply, reply
 from fairnotice.metadata.request import Request
 from fairnotice.metadata.worker import Worker
-from fairnotice.wire import error_bodies, start_requests
+from fairnotice.wire import error_bodies, identity_bodies, start_requests
 
 APPROVED = reply(200)
 NO_APPROVALS_NOW = reply(503, error_bodies.NO_APPROVALS_NOW, headers=b"Retry-After: 5\r\n")
 
-NO_IDENTITY_NOW = reply(503, error_bodies.IDENTITY_AWAY, headers=b"Retry-After: 1\r\n")
+NO_IDENTITY_NOW = reply(503, identity_bodies.AWAY, headers=b"Retry-After: 1\r\n")
 
 OVER = -math.inf
 

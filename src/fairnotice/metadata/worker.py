@@ -19,7 +19,7 @@ from fairnotice.metadata.replies import Reply
 from fairnotice.metadata.request import Request
 from fairnotice.metadata.respond import About, Describe
 from fairnotice.model import Document
-from fairnotice.wire import error_bodies
+from fairnotice.wire import identity_bodies
 from fairnotice.wire.document import rfc1123
 from fairnotice.wire.versions import SCHEDULED_EVENTS
 
@@ -68,7 +68,7 @@ def _nothing_shown(_: str) -> Document | None:
 
 
 async def _no_identity(_: str, __: str, ___: str) -> tuple[int, bytes]:
-    return 400, error_bodies.IDENTITY_NOT_FOUND
+    return 400, identity_bodies.NOT_FOUND
 
 
 class Worker:

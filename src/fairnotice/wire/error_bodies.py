@@ -58,28 +58,6 @@ def event_not_found(ids: Sequence[str]) -> bytes:
     return _body(f"Bad request. EventId not found: {shown}{more}")
 
 
-def identity(error: str, why: str) -> bytes:
-    """An error of the token of a managed identity, which has a shape of its own on Azure."""
-    body = {"error": error, "error_description": why}
-    return json.dumps(body, separators=(",", ":")).encode("ascii")
-
-
-IDENTITY_METADATA_HEADER = identity("invalid_request", "Required metadata header not specified")
-IDENTITY_API_VERSION = identity(
-    "bad_request_102", "api-version is missing, or is none since 2018-02-01"
-)
-IDENTITY_RESOURCE = identity("invalid_request", "Required query variable 'resource' is missing")
-IDENTITY_TWICE = identity("invalid_request", "A query variable is given twice")
-IDENTITY_NOT_FOUND = identity("invalid_request", "Identity not found")
-IDENTITY_SEVERAL = identity(
-    "invalid_request",
-    "Multiple user assigned identities exist, please specify the clientId / resourceId of the "
-    "identity in the token request",
-)
-IDENTITY_OF_NOTHING = identity("invalid_resource", "There is no such resource")
-IDENTITY_AWAY = identity("temporarily_unavailable", "No identity can be looked up now; try again")
-
-
 # ---- 403 ----
 
 ORIGIN = _body("Forbidden. A web page is asking (Origin header); only the VM itself may")
