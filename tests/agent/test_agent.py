@@ -388,7 +388,7 @@ def test_a_recover_that_fails_once_is_tried_again(tmp_path, cloud):
     """One blip leaves nothing drained; the VM is not ready meanwhile."""
     once, again = tmp_path / "once", tmp_path / "again"
     # It fails the first time; the second time it waits until it was looked at.
-    waits = f"test -e {once} && until test -e {again}; do sleep 0.02; done"
+    waits = f"{{ test -e {once} && until test -e {again}; do sleep 0.02; done; }}"
     home = Home(
         tmp_path / "vm",
         rule='prepare = ["one"]\nacknowledge = "never"',
