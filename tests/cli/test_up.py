@@ -173,6 +173,8 @@ def test_a_port_that_is_taken_is_said_by_whom(tmp_path):
         (("--metadata", "nowhere"), "HOST:PORT"),
         (("--store", "mysql:x"), "memory:"),
         (("--timing", "slow"), "azure"),
+        (("--arm", "0.0.0.0:0"), "nobody is asked who he is"),
+        (("--arm", "nowhere"), "HOST:PORT"),
     ],
 )
 def test_what_does_not_fit_is_said(tmp_path, options, complaint):
