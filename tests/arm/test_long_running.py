@@ -9,6 +9,7 @@ from tests.arm.calling import COMPUTE, SUBSCRIPTION, asked
 VM = f"{COMPUTE}/virtualMachines/web-0"
 DB = f"{COMPUTE}/virtualMachines/db"
 BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
+PATIENCE = 100
 SPOT = f"{COMPUTE}/virtualMachineScaleSets/spot"
 
 
@@ -115,6 +116,16 @@ def test_simulating_an_eviction_is_answered_204(arm):
     assert (event["EventType"], event["Resources"]) == ("Preempt", ["spot_0"])
 
 
+def test_reapplying_changes_nothing(arm):
+    """It is answered as done; nothing is announced, and a VM that is not there is not found."""
+    before = arm.fleet.vms["web-0"]
+    answer = arm.post(f"{VM}/reapply")
+    assert (answer.status, answer.body) == (200, b"")
+    assert (arm.fleet.vms["web-0"], arm.events("web-0")) == (before, [])
+    path = f"{COMPUTE}/virtualMachines/nobody/reapply"
+    arm.refused(404, "ResourceNotFound", "POST", path)
+
+
 def test_what_is_canceled_and_what_fails_says_why(arm):
     """Canceled by somebody; failed by the driver."""
     canceled = arm.post(f"{VM}/restart")
@@ -147,7 +158,7 @@ def test_a_repeat_by_the_tools_own_retry_schedules_nothing_twice(arm):
 
 
 def test_what_became_of_it_is_known_after_a_restart(tmp_path):
-    """By another process, and after a day too: from the law's history."""
+    """By another process: from the law's own rows."""
     url = f"sqlite:{tmp_path}/it.db"
     clock = ManualClock()
     with asked(open_store(url), clock=clock) as arm:
@@ -160,3 +171,27 @@ def test_what_became_of_it_is_known_after_a_restart(tmp_path):
             answer._replace(headers={"azure-asyncoperation": f"{arm.served.run.arm}{path}"}),
             "Succeeded",
         )
+
+
+def test_what_became_of_it_is_known_when_the_law_has_forgotten_it(tmp_path):
+    """After more than a day: from history, with the same end, and the reason of a failure."""
+    clock = ManualClock()
+    with asked(open_store(f"sqlite:{tmp_path}/it.db"), clock=clock) as arm:
+        done = arm.post(f"{DB}/restart")
+        arm.approve("db")
+        ended = [arm.until(done, "Succeeded")]
+        arm.served.run.conductor._driver.next_fails("db", reason="the disk is gone")
+        failed = arm.post(f"{DB}/restart")
+        arm.approve("db")
+        ended.append(arm.until(failed, "Failed"))
+        names = [one["name"] for one in ended]
+        for _ in range(40):
+            clock.advance(hours=1)
+            arm.served.look("db")
+        # Something is decided then, and what is over for long is forgotten before it.
+        for _ in range(PATIENCE):
+            if not set(names) & set(arm.fleet.requests):
+                break
+            arm.post(f"{DB}/start")
+        assert not set(names) & set(arm.fleet.requests)
+        assert [arm.follow(one) for one in (done, failed)] == ended

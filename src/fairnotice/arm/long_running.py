@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fairnotice.arm.failures import Failure
 from fairnotice.control.service import Service, spelled
 from fairnotice.engine.ending import impact_key
-from fairnotice.model import Operation, Request
+from fairnotice.model import Impact, Operation, Request
 from fairnotice.words import OperationStatus
 
 IN_PROGRESS, SUCCEEDED, FAILED, CANCELED = "InProgress", "Succeeded", "Failed", "Canceled"
@@ -63,7 +63,7 @@ async def course(service: Service, name: str) -> Course:
     ended_at = max(ends, default=request.asked_at)
     failure = None
     if worst != SUCCEEDED:
-        failure = _failure(service, worst, known[words.index(worst)])
+        failure = await _failure(service, worst, known[words.index(worst)])
     return Course(request.id, worst, request.asked_at, ended_at, failure)
 
 
@@ -108,11 +108,19 @@ def _word(service: Service, operation: Operation) -> str:
     return FAILED if any(one.status != "done" for one in over) else SUCCEEDED
 
 
-def _failure(service: Service, word: str, operation: Operation) -> Failure:
-    keys = (impact_key(operation.id, vm) for vm in operation.vms)
-    impacts = (service.fleet.impacts.get(key) for key in keys)
-    why = next((one.reason for one in impacts if one is not None and one.reason), "")
-    why = why or operation.reason or "nobody said why"
+async def _failure(service: Service, word: str, operation: Operation) -> Failure:
+    why = await _reason(service, operation) or operation.reason or "nobody said why"
     if word == CANCELED:
         return Failure(409, "OperationPreempted", f"The operation was canceled: {why}.")
     return Failure(500, "VMOperationFailed", f"The operation has failed: {why}.")
+
+
+async def _reason(service: Service, operation: Operation) -> str:
+    """What the driver said of an impact; from history where the law has forgotten it."""
+    keys = (impact_key(operation.id, vm) for vm in operation.vms)
+    found = [service.fleet.impacts.get(key) for key in keys]
+    if operation.id not in service.fleet.operations:
+        lines = await service.conductor.history(f"operation:{operation.id}")
+        rows = [line.change.row for line in lines]
+        found = [row for row in rows if isinstance(row, Impact)]
+    return next((one.reason for one in found if one is not None and one.reason), "")
