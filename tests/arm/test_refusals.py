@@ -65,8 +65,15 @@ def test_any_later_api_version_is_taken(looking, version):
     assert looking.get(VM, query=f"API-Version={version}").status == 200
 
 
+DEEP = b'{"properties":' + b'{"a":' * 60 + b"1" + b"}" * 61
+
+
 @pytest.mark.parametrize(
-    "body", [b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"{'a': 1}", b"", b"[" * 5000]
+    "body",
+    [
+        *(b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"{'a': 1}", b"", b"[" * 5000, DEEP),
+        *({"properties": 7}, {"sku": []}, {"tags": "x"}, {"tags": {"a": 7}}),
+    ],
 )
 def test_a_malformed_body(looking, body):
     """400, and nothing is changed."""

@@ -177,6 +177,11 @@ def _must_reach(route: ArmRoute, call: Call) -> None:
         raise forbidden()
 
 
+# Of every resource; whatever else is sent means nothing, and so may be anything.
+_OBJECTS = ("properties", "sku", "tags")
+DEPTH_MAX = 40
+
+
 async def _body(request: Request) -> bytes:
     pieces: list[bytes] = []
     size = 0
@@ -193,7 +198,27 @@ def _object(data: bytes) -> dict[str, Any]:
     found = msgspec.json.decode(data)
     if not isinstance(found, dict):
         raise malformed("it is no JSON object")
+    for name in _OBJECTS:
+        if not isinstance(found.get(name), dict | None):
+            raise malformed(f"{name} is no JSON object")
+    if not all(isinstance(value, str) for value in (found.get("tags") or {}).values()):
+        raise malformed("the value of a tag is no text")
+    if _is_deep(found):
+        raise malformed(f"more than {DEPTH_MAX} levels stand in each other")
     return found
+
+
+def _is_deep(body: dict[str, Any]) -> bool:
+    """Whether it is deeper than anything that means something: it is walked part by part."""
+    level: list[Any] = [body]
+    for _ in range(DEPTH_MAX):
+        level = [
+            part
+            for one in level
+            if isinstance(one, dict | list)
+            for part in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)
 
 
 def _key(request: Request, data: bytes) -> str:
