@@ -12,6 +12,7 @@ from fairnotice.arm.authority import authority_routes
 from fairnotice.arm.bearers import Bearers
 from fairnotice.arm.failures import of_problem
 from fairnotice.arm.issuing import Issuer
+from fairnotice.arm.managed_identity import ManagedIdentities
 from fairnotice.arm.signing import KeyFile
 from fairnotice.clock import Clock
 from fairnotice.control.auth import (
@@ -55,6 +56,11 @@ def signing_with(file: KeyFile, clock: Clock, url: str = "") -> Callable[[Runnin
     def signing_in(run: Running) -> SigningIn:
         port = 0 if run.arm is None else run.arm.port
         issuer = Issuer(file, run.auth, clock, url or f"https://localhost:{port}")
+        identities = ManagedIdentities(issuer, run.service)
+        # VMs that are answered in this process, and by the endpoint of their node.
+        if run.worker is not None:
+            run.worker.identify = identities.answer
+        run.service.endpoints.identify_vm = identities.answer
         return SigningIn(authority_routes(issuer), Bearers(issuer).caller)
 
     return signing_in
