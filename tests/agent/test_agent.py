@@ -386,11 +386,13 @@ def test_the_second_agent_says_so_and_exits(home, cloud, folder, said):
 
 def test_a_recover_that_fails_once_is_tried_again(tmp_path, cloud):
     """One blip leaves nothing drained; the VM is not ready meanwhile."""
-    once = tmp_path / "once"
+    once, again = tmp_path / "once", tmp_path / "again"
+    # It fails the first time; the second time it waits until it was looked at.
+    waits = f"{{ test -e {once} && until test -e {again}; do sleep 0.02; done; }}"
     home = Home(
         tmp_path / "vm",
         rule='prepare = ["one"]\nacknowledge = "never"',
-        slow=f"; test $FAIRNOTICE_PHASE = prepare || test -e {once} || ! touch {once}",
+        slow=f"; test $FAIRNOTICE_PHASE = prepare || {waits} || ! touch {once}",
     )
     with thread(home, cloud.url_for("web-0")):
         watching(home, cloud)
@@ -400,6 +402,7 @@ def test_a_recover_that_fails_once_is_tried_again(tmp_path, cloud):
         cloud.wait_until(once.exists)
         cloud.wait_until(lambda: home.journal.count("ended") == 2)
         assert not home.ready.exists()
+        again.touch()
         cloud.wait_until(lambda: home.over)
         cloud.wait_until(home.ready.exists)
     assert home.wrote == ["prepare one", "recover one", "recover one"]

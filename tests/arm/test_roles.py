@@ -132,6 +132,34 @@ def test_a_token_of_a_resource_group_and_the_audit():
         assert (line.status, len(line.operations)) == (202, 1)
 
 
+def test_who_may_touch_a_part_may_follow_what_he_asked_for():
+    """Also where it made no operation: an approval of maintenance, and a start of what runs."""
+    store = MemoryStore()
+    with asked(store, auth=True) as arm:
+        bearers = Bearers(arm, store)
+        bearers.ask("operator", "post", f"{COMPUTE}/virtualMachines/db/restart")
+        admin = f"Bearer {bearers.texts['admin']}"
+        arm.served.post("/v1/nodes/node-0/maintain", {"impact": "reboot"}, Authorization=admin)
+        (event,) = arm.events("web-0") or arm.events("web-1")
+        vm = f"{COMPUTE}/virtualMachines/{event['Resources'][0]}"
+        for word in ("start", "performMaintenance"):
+            answer = bearers.ask("limited", "post", f"{vm}/{word}")
+            assert answer.status == 202, answer
+            url = answer.headers["azure-asyncoperation"].partition(str(arm.served.run.arm))[2]
+            for who, status in (("limited", 200), ("limited reader", 403)):
+                token = f"Bearer {bearers.texts[who]}"
+                assert arm.get(url, query="", Authorization=token).status == status
+
+
+def test_neither_host_nor_anything_else_makes_another_address_of_a_path(gated):
+    """What is done is what the audit says."""
+    path = f"{COMPUTE}/virtualMachines/web-0/restart?api-version=2024-11-01&"
+    for host in (f"localhost{path}", "[", "localhost"):
+        answer = gated.ask("operator", "post", "/", Host=host)
+        assert (answer.status, answer.json["error"]["code"]) == (404, "NotFound")
+    assert gated.served.events("web-0") == []
+
+
 def test_a_route_without_a_rule_is_no_route():
     """Who adds one and forgets who may ask there cannot even import it."""
     with pytest.raises(TypeError, match="needs"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.arm.tools import NOTICE
+from tests.arm.tools import ANONYMOUS, IDENTIFIED, NOTICE, RESTART
 
 ROOT = Path(__file__).parents[2]
 REFUSED = {
@@ -51,13 +51,17 @@ def test_the_five_lines_of_the_guide(tmp_path):
     page = (ROOT / "docs/guides/azure-tools.md").read_text("utf-8")
     lines = page.partition("```bash\n")[2].partition("```")[0].strip().splitlines()
     assert len(lines) == 5
+    assert lines[0].startswith("make up ")
     up = (
         f'{ROOT}/.venv/bin/fairnotice up > $FOLDER/up.log 2>&1 & trap "kill $!" EXIT; '
         "until grep -q 'fairnotice is up' $FOLDER/up.log; do sleep 0.1; done; "
     )
-    path = f"{ROOT}/.venv-azure/bin:{os.environ['PATH']}"
-    found = alone(up + "\n".join(lines), tmp_path, HOME=str(tmp_path), PATH=path, XDG_STATE_HOME="")
-    assert '"status": "Succeeded"' in found
+    path = f"{ROOT}/.venv/bin:{ROOT}/.venv-azure/bin:{os.environ['PATH']}"
+    found = alone(
+        up + "\n".join(lines[1:]), tmp_path, HOME=str(tmp_path), PATH=path, XDG_STATE_HOME=""
+    )
+    assert '"EventType":"Reboot"' in found
+    assert '"EventStatus":"Scheduled"' in found
 
 
 def shown(tools, line):
@@ -75,6 +79,18 @@ def test_every_command_of_az_comes_to_what_it_should(tools):
         wanted, word = REFUSED.get(name.removeprefix("az "), (0, ""))
         assert code == wanted, (name, said)
         assert word in said, (name, said)
+
+
+def test_a_vm_signs_in_by_what_it_is_and_only_if_it_was_given_an_identity(tools):
+    """It has no secret: its metadata endpoint knows who asks, and the other is told of none."""
+    found = tools["found"]
+    for name in ("identity", f"{IDENTIFIED}: az login --identity", f"{IDENTIFIED}: az {RESTART}"):
+        code, _, said, _ = found[name]
+        assert code == 0, (name, said)
+    assert ["Reboot", IDENTIFIED] in tools["seen"]
+    code, _, said, _ = found[f"{ANONYMOUS}: az login --identity"]
+    assert code == 1
+    assert "Identity not found" in said
 
 
 def test_what_az_shows(tools):

@@ -177,6 +177,27 @@ def test_fewer_instances_are_a_scale_in(arm):
     assert arm.get(BATCH).json["sku"]["capacity"] == 2
 
 
+def test_who_asks_again_for_as_many_deletes_no_more(arm):
+    """Those that are about to go are not counted: not by a second tool, nor by four at once."""
+    body = {"sku": {"capacity": 3}}
+    with ThreadPoolExecutor(4) as writers:
+        told = list(writers.map(lambda _: arm.call("PATCH", BATCH, body).status, range(4)))
+    assert set(told) <= {200, 409}
+    assert [one["Resources"] for one in arm.events("batch_0")] == [["batch_3"]]
+    assert arm.get(BATCH).json["sku"]["capacity"] == 3
+    # What was read is sent back: nothing is deleted, and nothing made.
+    assert arm.call("PUT", BATCH, arm.get(BATCH).json).status == 200
+    again = [arm.call("PATCH", BATCH, body, x_ms_client_request_id="7") for _ in range(2)]
+    assert [one.headers.get("location") for one in again] == [None, None]
+    down = [
+        arm.call("PATCH", BATCH, {"sku": {"capacity": 2}}, x_ms_client_request_id="8")
+        for _ in range(2)
+    ]
+    assert len({one.headers["azure-asyncoperation"] for one in down}) == 1
+    assert len(arm.events("batch_0")) == 2
+    assert len(arm.get(f"{BATCH}/virtualMachines").json["value"]) == 4
+
+
 @pytest.mark.parametrize("count", [-1, "3", True, 2.5, 5000, 200])
 def test_a_capacity_that_cannot_be(looking, count):
     """No number, too many at once, or more than there is room for: nothing is changed."""

@@ -11,14 +11,12 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 
-from fairnotice.arm.serving import Port, opened, signing_with
-from fairnotice.arm.signing import TENANT, KeyFile, make_key_file
+from fairnotice.arm.serving import opened_for_this_machine
+from fairnotice.arm.signing import TENANT
 from fairnotice.clock import SystemClock
-from fairnotice.control.certificates import Certificates
-from fairnotice.control.own_authority import OwnAuthority
-from fairnotice.control.running import Entrance
 from tests.arm.calling import Asking
 from tests.control.calling import ANYWHERE, serving
 
@@ -29,6 +27,9 @@ POLL_SECONDS = 0.2
 CLOCK = SystemClock()
 # What happens to this one is approved by Microsoft.Maintenance (sdk.py).
 LEFT = ["web-2"]
+FAIRNOTICE = (sys.executable, "-m", "fairnotice")
+IDENTIFIED, ANONYMOUS = "spot_1", "web-2"
+RESTART = "vmss restart -g sample -n spot --instance-ids 1"
 NOTICE = (
     "vmss update -g sample -n batch --enable-terminate-notification true "
     "--terminate-notification-time"
@@ -66,7 +67,7 @@ LANES = (
 def environment(folder, url):
     """What az and the SDKs are told by: a folder of their own, and whom to trust."""
     config = folder / "azure"
-    config.mkdir(exist_ok=True)
+    config.mkdir(parents=True, exist_ok=True)
     (config / "clouds.config").write_text(
         f"[Local]\nendpoint_resource_manager = {url}\nendpoint_management = {url}/\n"
         f"endpoint_active_directory = {url}/adfs\n"
@@ -111,17 +112,41 @@ class Tools:
                 for event in self.asking.events(vm):
                     if event["EventStatus"] == "Scheduled" and event["Resources"] != LEFT:
                         self.seen.append([event["EventType"], *event["Resources"]])
-                        path = f"/v1/events/{event['EventId']}/approve"
-                        self.asking.served.post(path)
+                        self.acknowledge(vm, event["EventId"])
             self._over.wait(POLL_SECONDS)
 
-    def run(self, name, *line):
+    def acknowledge(self, vm, event):
+        """As whatever runs inside a VM does it: at its metadata endpoint."""
+        body = json.dumps({"StartRequests": [{"EventId": event}]})
+        connection = HTTPConnection(*self.asking.served.run.metadata, timeout=10)
+        path = f"/vm/{vm}/metadata/scheduledevents?api-version=2020-07-01"
+        connection.request("POST", path, body, {"Metadata": "true"})
+        connection.getresponse().read()
+        connection.close()
+
+    def identities(self):
+        """A VM that was given an identity signs in with it and restarts; another has none."""
+        service = f"http://{self.asking.served.run.control}"
+        create = [*FAIRNOTICE, "token", "create", IDENTIFIED, "--role", "operator"]
+        self.run("identity", *create, "--vm", IDENTIFIED, FAIRNOTICE_URL=service)
+        for vm in (IDENTIFIED, ANONYMOUS):
+            own = environment(Path(self.environment["HOME"]) / vm, self.url)
+            host = f"http://{self.asking.served.run.metadata}/vm/{vm}"
+            inside = {
+                "AZURE_CONFIG_DIR": own["AZURE_CONFIG_DIR"],
+                "AZURE_POD_IDENTITY_AUTHORITY_HOST": host,
+            }
+            self.az("login --identity", f"{vm}: ", **inside)
+            if vm == IDENTIFIED:
+                self.az(RESTART, f"{vm}: ", **inside)
+
+    def run(self, name, *line, **more):
         """Run one of them; what came of it."""
         began = CLOCK.monotonic()
         done = subprocess.run(  # noqa: S603
             list(map(str, line)),
             check=False,
-            env=self.environment,
+            env={**self.environment, **more},
             capture_output=True,
             text=True,
             timeout=SECONDS_MAX,
@@ -129,9 +154,9 @@ class Tools:
         seconds = round(CLOCK.monotonic() - began, 1)
         self.found[name] = [done.returncode, done.stdout, done.stderr[-2000:], seconds]
 
-    def az(self, line):
+    def az(self, line, who="", **more):
         """One command of az."""
-        self.run(f"az {line}", BIN / "az", *line.split(), "--output", "json")
+        self.run(f"{who}az {line}", BIN / "az", *line.split(), "--output", "json", **more)
 
     def lane(self, lines):
         """Several, one after another."""
@@ -144,8 +169,10 @@ class Tools:
         polling.start()
         try:
             self.az(f"login --service-principal -u operator -p x --tenant {TENANT}")
-            with ThreadPoolExecutor(len(LANES)) as lanes:
+            with ThreadPoolExecutor(len(LANES) + 1) as lanes:
+                identities = lanes.submit(self.identities)
                 list(lanes.map(self.lane, LANES))
+                identities.result()
             self.run("python", BIN / "python", ROOT / "tests/arm/sdk.py")
             self.run("node", "node", ROOT / "tests/arm/sdk.mjs")
         finally:
@@ -156,13 +183,8 @@ class Tools:
 
 def main(folder):
     """Run all of it."""
-    clock = CLOCK
-    own = OwnAuthority(folder / "tools", clock)
-    keys = folder / "tools" / "signing.pem"
-    make_key_file(keys)
-    entrance = Entrance(certificates=Certificates(own.pair, clock))
-    port = Port(ANYWHERE, entrance, signing_with(KeyFile(keys), clock))
-    with serving(beside=opened(port)) as served:
+    port = opened_for_this_machine(ANYWHERE, folder / "tools", CLOCK)
+    with serving(beside=port) as served:
         json.dump(Tools(Asking(served), folder).all(), sys.stdout)
 
 

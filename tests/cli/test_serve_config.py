@@ -77,6 +77,10 @@ def test_a_url_with_a_password_is_in_a_file_of_its_own(tmp_path):
         (STORE + "[metadata]\nrate_limit = true\n", "must be a number with a point or text, not"),
         (STORE + '[tls]\ncertificate = "/x"\n', "`tls.key` is missing"),
         (STORE + '[tls]\ncertificate = "/x"\nkey = "/y"\n', "/x cannot be read: No such file"),
+        (
+            STORE + '[arm]\nkeys = "/x"\nurl = "https://a:1"\n',
+            "arm: Azure's tools need a certificate",
+        ),
         (STORE + CLUSTER, "cluster: several control planes need one PostgreSQL"),
         (POSTGRES + CLUSTER + "[metadata]\n", "cluster and metadata exclude each other"),
         (POSTGRES + '[cluster]\naddress = "cp1"\n', "cluster.address is no URL"),

@@ -173,6 +173,8 @@ def test_a_port_that_is_taken_is_said_by_whom(tmp_path):
         (("--metadata", "nowhere"), "HOST:PORT"),
         (("--store", "mysql:x"), "memory:"),
         (("--timing", "slow"), "azure"),
+        (("--arm", "0.0.0.0:0"), "nobody is asked who he is"),
+        (("--arm", "nowhere"), "HOST:PORT"),
     ],
 )
 def test_what_does_not_fit_is_said(tmp_path, options, complaint):
@@ -201,3 +203,12 @@ def test_the_portal_is_at_its_front(tmp_path):
             (policy,) = answer.headers.get_all("Content-Security-Policy")
         assert "/v1/vms/web-0/restart" in page
         assert "style-src 'self'" in policy
+
+
+@pytest.mark.parametrize(("options", "there"), [((), True), (("--arm", "off"), False)])
+def test_azures_tools_are_served_unless_somebody_says_no(tmp_path, options, there):
+    """Off, neither an authority nor a key is made."""
+    with started(tmp_path, "--store", f"sqlite:{tmp_path}/it.db", *options) as (process, _):
+        assert (tmp_path / "azure-tools" / "ca.pem").exists() is there
+        process.terminate()
+        assert ("Azure's tools: https://localhost:" in process.stdout.read()) is there

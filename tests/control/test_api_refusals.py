@@ -55,7 +55,8 @@ def test_every_address_with_a_name_says_404(looked_at):
     bodies = {
         "scale-in": {"count": 1},
         "/v1/endpoints/{name}/approve": {"vm": "db", "events": [NOWHERE]},
-        "enable": {"scope": "vm:db"},
+        "enable": {"scopes": ["vm:db"]},
+        "identity": {"vm": "db", "resource": "https://localhost/"},
         "postpone": {"not_before": in_minutes(60)},
         "/v1/scale-sets/{name}": {"terminate_notice_minutes": 5},
         "/v1/scopes/{name}": {"automatically_approve": []},

@@ -14,16 +14,18 @@ from fairnotice.testing.manual_clock import ManualClock
 class ControlPlane:
     """Takes its time, and remembers which scopes it was told together."""
 
-    def __init__(self, *, away=False):
+    def __init__(self, *, away=False, elsewhere=()):
         self.told = []
         self.answers = asyncio.Event()
         self.away = away
+        self.elsewhere = elsewhere
 
     async def say(self, scopes):
         self.told.append(scopes)
         await self.answers.wait()
         if self.away:
             raise Unavailable("it is away")
+        return self.elsewhere
 
 
 async def asked(ask, scopes):
@@ -51,15 +53,54 @@ def test_whoever_asks_while_a_request_is_under_way_goes_into_the_next():
 
 
 def test_no_request_says_more_than_a_control_plane_takes():
-    """More than fit into one go into the next."""
+    """More than fit into one go into the next; and nobody begins one where one is open."""
 
     async def story():
         far = ControlPlane()
-        far.answers.set()
+        enabling = Enabling(far.say)
+        tasks = await asked(enabling.enable, ["vm:a"])
         scopes = [f"vm:{number}" for number in range(TOGETHER_MAX + 1)]
-        await asyncio.gather(*await asked(Enabling(far.say).enable, scopes))
-        assert [len(told) for told in far.told] == [TOGETHER_MAX, 1]
+        tasks += await asked(enabling.enable, scopes)
+        far.answers.set()
+        await tasks[1]
+        # The second of them has begun, the third is open.
+        tasks += await asked(enabling.enable, ["vm:b"])
+        await asyncio.gather(*tasks)
+        assert [len(told) for told in far.told[:2]] == [1, TOGETHER_MAX]
+        assert sorted(scope for told in far.told[2:] for scope in told) == sorted(
+            [scopes[-1], "vm:b"]
+        )
         assert TOGETHER_MAX <= REPORTED_MAX
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_nobody_asks_again_where_one_before_him_had_no_answer():
+    """Those who waited behind a request that failed are told so at once, and do not wait anew."""
+
+    async def story():
+        far = ControlPlane(away=True)
+        enabling = Enabling(far.say)
+        scopes = [f"vm:{number}" for number in range(2 * TOGETHER_MAX)]
+        tasks = [*await asked(enabling.enable, ["vm:a"]), *await asked(enabling.enable, scopes)]
+        far.answers.set()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(one) for one in found} == {Unavailable}
+        assert far.told == [["vm:a"]]
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_who_is_elsewhere_is_not_taken_for_enabled():
+    """The control plane passes one over: it alone is told so."""
+
+    async def story():
+        far = ControlPlane(elsewhere=["vm:b"])
+        far.answers.set()
+        here, there = await asked(Enabling(far.say).enable, ["vm:a", "vm:b"])
+        await here
+        with pytest.raises(Unavailable, match="no VM of vm:b"):
+            await there
 
     asyncio.run(asyncio.wait_for(story(), 20))
 
@@ -109,6 +150,9 @@ class Desk:
         self.scopes.append(scope)
         await asyncio.sleep(0.02)
 
+    async def identify(self, vm, resource, identity):
+        raise AssertionError((vm, resource, identity))
+
 
 def test_a_scope_whose_vms_all_ask_at_once_is_passed_on_once():
     """Twenty VMs of a set begin to poll in the same moment."""
@@ -120,5 +164,17 @@ def test_a_scope_whose_vms_all_ask_at_once_is_passed_on_once():
         assert desk.scopes == ["availability-set:web"]
         await front.worker.enable("availability-set:web")
         assert len(desk.scopes) == 2
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_a_vm_that_hangs_up_does_not_take_its_scope_with_it():
+    """One of those who wait for the same scope is cancelled; the others are answered."""
+
+    async def story():
+        front = Front(Desk(), ManualClock(), Manner(), lambda _: None)
+        one, *others = await asked(front.worker.enable, ["vm:a"] * 3)
+        one.cancel()
+        await asyncio.gather(*others)
 
     asyncio.run(asyncio.wait_for(story(), 20))

@@ -260,6 +260,9 @@ class Nobody:
     async def enable(self, scope):
         raise AssertionError(scope)
 
+    async def identify(self, vm, resource, identity):
+        raise AssertionError((vm, resource, identity))
+
 
 def test_a_document_that_cannot_be_shown_hides_no_other():
     """A fault in one: others are shown, nothing is confirmed; it is tried with the next line."""

@@ -6,7 +6,7 @@ import pytest
 
 from fairnotice.engine import Fleet, document
 from fairnotice.engine.changes import Row
-from fairnotice.engine.commands import ApplyFleet, Delete, JoinEndpoint, StartRollout
+from fairnotice.engine.commands import ApplyFleet, Delete, Describe, JoinEndpoint, StartRollout
 from fairnotice.engine.specs import FleetSpec
 from fairnotice.engine.tables import INDEXES, TABLES
 from fairnotice.words import OperationKind, Risk
@@ -75,6 +75,7 @@ def a_busy_story() -> Story:
     story.redeploy("web-0")
     story.approve("web-0", story.events(WEB)[-1].id)
     story.evict("spot_1")
+    story.tell(Describe(resource="vm:db", kept='{"a":1}'))
     story.tell(
         StartRollout(
             id="rollout",

@@ -29,6 +29,8 @@ def test_however_many_they_are_they_read_as_a_tuple_does(count):
     assert "vm-0" in found or not count
     assert f"vm-{count}" not in found
     assert isinstance(found, Pages) == (count > PAGE)
+    if count > PAGE:
+        assert len(found._pages) == -(-count // PAGE)
 
 
 def test_what_was_before_stays_as_it_was():

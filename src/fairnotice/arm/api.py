@@ -42,6 +42,7 @@ class Arm:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._in_turn = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
@@ -55,7 +56,7 @@ class Arm:
 
     async def _answered(self, request: Request) -> Response:
         try:
-            route, names = _found(request.method, request.url.path)
+            route, names = _found(request.method, request.scope["path"])
             caller: Caller = request.scope.get(CALLER, ANYBODY)
             _must_be_entitled(route, caller)
             if TO_LEADER in request.scope:
@@ -78,7 +79,7 @@ class Arm:
         except Exception as error:
             failure = of_error(error)
             if failure is None:
-                log.exception("%s %s went wrong", request.method, request.url.path)
+                log.exception("%s %s went wrong", request.method, request.scope["path"])
                 message = "That is a fault of fairnotice itself; its log says more."
                 failure = Failure(500, "InternalServerError", message)
             return said(failure)
@@ -106,6 +107,7 @@ class Arm:
             query=query,
             body=body,
             expected=None if match in ("", "*") else match.removeprefix("W/").strip('"'),
+            in_turn=self._in_turn,
             new_only=request.headers.get("if-none-match") == "*",
         )
 
@@ -201,7 +203,7 @@ def _key(request: Request, data: bytes) -> str:
     the body belong to it.
     """
     asked = request.headers.get(CLIENT_REQUEST_ID) or str(uuid4())
-    parts = (request.method, request.url.path.lower(), asked)
+    parts = (request.method, request.scope["path"].lower(), asked)
     return sha256("\n".join(parts).encode("utf-8", "backslashreplace") + data).hexdigest()
 
 

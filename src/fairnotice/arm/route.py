@@ -1,5 +1,6 @@
 """What an address of Azure Resource Manager is: what it does, and who may ask there."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ class Call(NamedTuple):
     body: dict[str, Any] | None
     # What was read before, as If-Match has it; None where nothing was said.
     expected: str | None
+    # For what must be read and changed by one at a time.
+    in_turn: asyncio.Lock
     new_only: bool = False
 
     @property

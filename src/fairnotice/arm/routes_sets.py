@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from fairnotice.arm import finding, paths, properties, scaling, shapes
-from fairnotice.arm.doing import on_vms, perform_maintenance
+from fairnotice.arm.doing import followed, on_vms, perform_maintenance
 from fairnotice.arm.failures import Failure, malformed
 from fairnotice.arm.route import ArmRoute, Call, Done, Handler
 from fairnotice.arm.routes_vms import ACTIONS
@@ -100,17 +100,24 @@ async def _write(call: Call, *, whole: bool) -> Done:
     row = finding.scale_set(call)
     if call.new_only:
         raise Failure(412, "PreconditionFailed", f"{row.name} is there already.", "If-None-Match")
-    now = len(finding.instances(call.fleet, row))
-    more = properties.capacity(call.body or {}, row, now) - now
-    scaling.must_be_possible(call, row, more)
+    scaling.must_be_possible(call, row, _more(call))
     shown = shapes.scale_set(call.fleet, row)
     name = kept_name(ScopeKind.PLACEMENT_GROUP, row.name)
     await properties.describe(call, properties.Wish(name, shown, whole))
-    request = await scaling.scale(call, row, more)
+    async with call.in_turn:
+        # How many there are now: somebody else may have asked for as many at the same time.
+        request = followed(call) or await scaling.scale(call, row, _more(call))
     after = shapes.scale_set(call.fleet, call.fleet.scale_sets[row.name])
     if request is not None:
         after["properties"]["provisioningState"] = "Updating"
     return Done(after, request=request, etag=after["etag"])
+
+
+def _more(call: Call) -> int:
+    """How many more instances there shall be: those that are about to go count no longer."""
+    row = finding.scale_set(call)
+    now = len(finding.staying(call.fleet, row))
+    return properties.capacity(call.body or {}, row, now) - now
 
 
 async def _put(call: Call) -> Done:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from starlette.routing import Match, Route, Router
@@ -13,7 +14,7 @@ from fairnotice.arm.bearers import Bearers
 from fairnotice.arm.failures import of_problem
 from fairnotice.arm.issuing import Issuer
 from fairnotice.arm.managed_identity import ManagedIdentities
-from fairnotice.arm.signing import KeyFile
+from fairnotice.arm.signing import KeyFile, make_key_file
 from fairnotice.clock import Clock
 from fairnotice.control.auth import (
     ANYBODY,
@@ -25,10 +26,12 @@ from fairnotice.control.auth import (
     shown_token,
     unauthenticated,
 )
+from fairnotice.control.certificates import Certificates
 from fairnotice.control.guard import LOCAL_NAMES, Guard
+from fairnotice.control.own_authority import OwnAuthority
 from fairnotice.control.passing_on import PassingOn
 from fairnotice.control.problems import unavailable
-from fairnotice.control.running import Entrance, Place, Running, answering, listening
+from fairnotice.control.running import Beside, Entrance, Place, Running, answering, listening
 from fairnotice.errors import Unavailable
 
 PLACE = Place("127.0.0.1", 8643)
@@ -51,19 +54,23 @@ class Port(NamedTuple):
 
 
 def signing_with(file: KeyFile, clock: Clock, url: str = "") -> Callable[[Running], SigningIn]:
-    """Signing in with access tokens that these keys sign, at a port of this URL."""
+    """Signing in with access tokens that these keys sign, at a port of this URL; VMs too."""
 
     def signing_in(run: Running) -> SigningIn:
         port = 0 if run.arm is None else run.arm.port
         issuer = Issuer(file, run.auth, clock, url or f"https://localhost:{port}")
-        identities = ManagedIdentities(issuer, run.service)
-        # VMs that are answered in this process, and by the endpoint of their node.
-        if run.worker is not None:
-            run.worker.identify = identities.answer
-        run.service.endpoints.identify_vm = identities.answer
+        _identify_vms(run, issuer)
         return SigningIn(authority_routes(issuer), Bearers(issuer).caller)
 
     return signing_in
+
+
+def _identify_vms(run: Running, issuer: Issuer) -> None:
+    """From now on a VM that was given an identity gets its access tokens, wherever it is."""
+    identities = ManagedIdentities(issuer, run.service)
+    if run.worker is not None:
+        run.worker.identify = identities.answer
+    run.service.endpoints.identify_vm = identities.answer
 
 
 class _Shown:
@@ -115,7 +122,7 @@ def _entered(run: Running, app: ASGIApp, port: Port, own: str) -> ASGIApp:
     return Guard(shown, LOCAL_NAMES | {own}, port.entrance.names)
 
 
-def opened(port: Port) -> Callable[[Running], contextlib.AbstractAsyncContextManager[None]]:
+def opened(port: Port) -> Beside:
     """The port, for control.running.Plan."""
 
     @contextlib.asynccontextmanager
@@ -133,5 +140,23 @@ def opened(port: Port) -> Callable[[Running], contextlib.AbstractAsyncContextMan
             finally:
                 if passing_on is not None:
                     await passing_on.close()
+
+    return serve
+
+
+def opened_for_this_machine(place: Place, directory: Path, clock: Clock) -> Beside:
+    """The port with keys and a certificate of its own, made there; renewed while it serves."""
+    own = OwnAuthority(directory, clock)
+    certificates = Certificates(own.pair, clock)
+    keys = directory / "signing.pem"
+    make_key_file(keys)
+    entrance = Entrance(certificates=certificates)
+    port = opened(Port(place, entrance, signing_with(KeyFile(keys), clock)))
+
+    @contextlib.asynccontextmanager
+    async def serve(run: Running) -> AsyncIterator[None]:
+        works = {"own authority": own.renewing, "its certificate": certificates.watching}
+        async with run.auth.loops.beside(**works), port(run):
+            yield
 
     return serve

@@ -240,7 +240,7 @@ def scale_set(fleet: Fleet, row: ScaleSet) -> Json:
             "name": row.name,
             "type": "Microsoft.Compute/virtualMachineScaleSets",
             "location": paths.LOCATION,
-            "sku": {"capacity": len(found)},
+            "sku": {"capacity": len(finding.staying(fleet, row))},
             "properties": real,
         },
     )

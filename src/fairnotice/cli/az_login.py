@@ -8,11 +8,11 @@ from pathlib import Path
 
 from fairnotice.arm.signing import TENANT
 from fairnotice.cli import exits, settings, shown
+from fairnotice.cli.azure_files import az_directory, service_directory
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import Subparsers, leaf
 from fairnotice.cli.session import Session
 from fairnotice.control import private_files
-from fairnotice.stores.opening import sqlite_file
 
 LINES = (
     'eval "$(fairnotice az-login)" && az vm list -o table',
@@ -39,8 +39,9 @@ def run(session: Session) -> int:
     url = options.arm.rstrip("/").lower()
     if not settings.is_url(url) or not url.startswith("https://"):
         raise CommandFailed(f"--arm is {options.arm}: give https://HOST:PORT.", exits.WRONG_USAGE)
-    directory = Path(options.directory or state_directory() / "azure").absolute()
-    trusted = _trusted(options.authority)
+    store = session.settings["store"].value
+    directory = Path(options.directory or az_directory(store)).absolute()
+    trusted = _trusted(options.authority, service_directory(store))
     private_files.make_directory(directory)
     private_files.write(directory / "clouds.config", _clouds(url).encode())
     private_files.write(directory / "config", _config().encode())
@@ -50,16 +51,9 @@ def run(session: Session) -> int:
     return _log_in(session, directory, exports)
 
 
-def state_directory() -> Path:
-    """Where `up` keeps its files."""
-    path = sqlite_file(settings.BY_NAME["store"].default())
-    assert path is not None
-    return path.parent
-
-
-def _trusted(given: str | None) -> Path | None:
+def _trusted(given: str | None, made: Path) -> Path | None:
     """Who vouches for Resource Manager: as said, as `up` has made it, or whom the system trusts."""
-    path = Path(given) if given else state_directory() / "authority" / "ca.pem"
+    path = Path(given) if given else made / "ca.pem"
     if path.is_file():
         return path.absolute()
     if given:

@@ -32,7 +32,7 @@ from fairnotice.errors import FairnoticeError, UsageError
 
 OLDEST_PYTHON = (3, 11)
 EXTRAS = {
-    "server": ("httptools", "msgspec", "rich", "starlette", "uvicorn", "uvloop"),
+    "server": ("cryptography", "httptools", "msgspec", "rich", "starlette", "uvicorn", "uvloop"),
     "postgres": ("psycopg",),
 }
 TIMEOUT_SECONDS = 3.0

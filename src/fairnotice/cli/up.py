@@ -10,17 +10,15 @@ from urllib.parse import quote
 
 import uvloop
 
-from fairnotice.arm.serving import Port, opened, signing_with
-from fairnotice.arm.signing import KeyFile, make_key_file
+from fairnotice.arm.serving import opened_for_this_machine
 from fairnotice.cli import settings
+from fairnotice.cli.azure_files import service_directory
 from fairnotice.cli.logs import FORMATS, log_to_standard_error
 from fairnotice.clock import Clock, SystemClock
-from fairnotice.control.certificates import Certificates
 from fairnotice.control.fleet_body import FleetBody, specification
 from fairnotice.control.fleet_files import read_toml, sample_fleet
 from fairnotice.control.holders import is_loopback
-from fairnotice.control.own_authority import OwnAuthority
-from fairnotice.control.running import BESIDE, Beside, Entrance, Place, Plan, Running, running
+from fairnotice.control.running import BESIDE, Beside, Place, Plan, Running, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
 from fairnotice.engine import PROFILES, Refusal
 from fairnotice.errors import CannotListen, StoreInUse, UsageError
@@ -129,12 +127,7 @@ def _arm(arguments: argparse.Namespace, store: str, clock: Clock) -> Beside | No
     usual = ARM if arguments.control is None else ARM._replace(port=0)
     place = _place(arguments.arm, usual, "arm")
     _must_be_loopback(place)
-    directory = tools_directory(store)
-    own = OwnAuthority(directory, clock)
-    entrance = Entrance(certificates=Certificates(own.pair, clock))
-    keys = directory / "signing.pem"
-    make_key_file(keys)
-    return opened(Port(place, entrance, signing_with(KeyFile(keys), clock)))
+    return opened_for_this_machine(place, service_directory(store), clock)
 
 
 def _must_be_loopback(place: Place) -> None:
@@ -144,13 +137,6 @@ def _must_be_loopback(place: Place) -> None:
             f"--arm is {place}, which others can reach, and nobody is asked who he is there. "
             "Choose an address of this machine's own: --arm 127.0.0.1:PORT."
         )
-
-
-def tools_directory(store: str) -> Path:
-    """Where the certificates and keys for Azure's tools are: beside what is kept."""
-    path = sqlite_file(store) or sqlite_file(settings.BY_NAME["store"].default())
-    assert path is not None
-    return path.parent / "azure-tools"
 
 
 def _where(store: str | None) -> tuple[str, Path | None]:

@@ -105,6 +105,13 @@ class Heeded(Shape):
     joined: bool = True
 
 
+class EnabledHere(Heeded):
+    """Those of the node are enabled, durably."""
+
+    # Of these no VM is on the node: nothing has happened to them.
+    elsewhere: list[str] = msgspec.field(default_factory=list)
+
+
 class ApprovedHere(Shape):
     """What came of an approval: the events that the VM's scope never saw, and then none."""
 

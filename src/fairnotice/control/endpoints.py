@@ -79,20 +79,20 @@ class Endpoints:
         self.heard_at.pop(node, None)
         return await self._told(node, LeaveEndpoint(node=node))
 
-    async def enable(self, node: str, body: shapes.EnableHere) -> shapes.Heeded | Refusal:
+    async def enable(self, node: str, body: shapes.EnableHere) -> shapes.EnabledHere | Refusal:
         """VMs of the node are about to be answered for the first time: durable, then shown."""
         self._hear(node)
-        asked = {*body.scopes, body.scope} - {""}
+        asked = sorted({*body.scopes, body.scope} - {""})
         where = _Here(self._conductor.fleet, node)
-        here = [scope for scope in sorted(asked) if where.has_scope(scope)]
+        here = [scope for scope in asked if where.has_scope(scope)]
         if not here:
-            return _elsewhere(f"No VM of {', '.join(sorted(asked)) or 'no scope'}", node)
+            return _elsewhere(f"No VM of {asked[0]}" if len(asked) == 1 else "None of them", node)
         now = self._conductor.now().wall
-        heard = tuple(Heard(scope, now) for scope in here)
-        answer = await self._told(node, ReportServed(heard=heard))
-        if isinstance(answer, shapes.Heeded):
-            answer.passed_over = len(asked) - len(here)
-        return answer
+        answer = await self._told(node, ReportServed(heard=tuple(Heard(one, now) for one in here)))
+        if isinstance(answer, Refusal):
+            return answer
+        elsewhere = [scope for scope in asked if scope not in set(here)]
+        return shapes.EnabledHere(answer.revision, len(elsewhere), answer.joined, elsewhere)
 
     async def approve(self, node: str, body: shapes.ApproveHere) -> shapes.ApprovedHere | Refusal:
         """Approve these events for a VM of the node, durably; all of them, or none.
@@ -103,7 +103,7 @@ class Endpoints:
         conductor = self._conductor
         vm = conductor.fleet.vms.get(body.vm)
         if vm is None or vm.node != node:
-            return _elsewhere(body.vm, node)
+            return _elsewhere(f"No VM {body.vm}", node)
         command = Approve(events=tuple(body.events), by=Requester(body.vm, Role.VM))
         commands: list[Command] = [command]
         if body.seen:
@@ -122,7 +122,7 @@ class Endpoints:
         self._hear(node)
         vm = self._conductor.fleet.vms.get(body.vm)
         if vm is None or vm.node != node:
-            return _elsewhere(body.vm, node)
+            return _elsewhere(f"No VM {body.vm}", node)
         status, answer = 400, identity_bodies.NOT_FOUND
         if self.identify_vm is not None:
             status, answer = await self.identify_vm(body.vm, body.resource, body.identity)
@@ -175,17 +175,27 @@ class Endpoints:
 
 
 class _Here:
-    """Which VMs and scopes a node's endpoint may speak of."""
+    """Which VMs and scopes a node's endpoint may speak of.
+
+    Whatever is asked here is looked up once: whoever has stolen a token may ask the same 5,000
+    times in one report, of the largest scope there is.
+    """
 
     def __init__(self, fleet: Fleet, node: str) -> None:
         self._fleet = fleet
         self._node = node
+        self._known: dict[str, bool] = {}
         self._left: frozenset[str] | None = None
+        self._left_scopes: frozenset[str] | None = None
 
     def has_scope(self, name: str) -> bool:
-        """Whether a VM of the scope is on the node, as nearly always the first of it is."""
-        vms = self._fleet.vms_in_scope.get(name, ())
-        return any(self._fleet.vms[vm].node == self._node for vm in vms)
+        """Whether a VM of the scope is on the node."""
+        known = self._known.get(name)
+        if known is None:
+            vms = self._fleet.vms_in_scope.get(name, ())
+            known = any(self._fleet.vms[vm].node == self._node for vm in vms)
+            self._known[name] = known
+        return known
 
     def had_vm(self, name: str) -> bool:
         """Whether the VM is on the node; or has left it lately, if only by being deleted."""
@@ -196,8 +206,10 @@ class _Here:
         """Whether a VM of the scope is on the node, or has left it lately."""
         if self.has_scope(name):
             return True
-        vms = (self._fleet.vms.get(vm) for vm in self._lately())
-        return any(vm is not None and vm.scope == name for vm in vms)
+        if self._left_scopes is None:
+            vms = (self._fleet.vms.get(vm) for vm in self._lately())
+            self._left_scopes = frozenset(vm.scope for vm in vms if vm is not None)
+        return name in self._left_scopes
 
     def _lately(self) -> frozenset[str]:
         # An impact remembers where the VM was, and is itself remembered for a day.
@@ -209,4 +221,4 @@ class _Here:
 
 def _elsewhere(what: str, node: str) -> Refusal:
     # The same whether there is such a VM or not: it is nobody's business there.
-    return Refusal(Code.FORBIDDEN, 3, f"{what} is not on {node}.", ASK_THERE)
+    return Refusal(Code.FORBIDDEN, 3, f"{what} is on {node}.", ASK_THERE)

@@ -83,6 +83,9 @@ class Limits(NamedTuple):
     def operation(self, fleet: Fleet, name: str) -> bool:
         """An operation, or a whole request, of which every operation must be within."""
         request = _spelled(fleet.requests, name)
+        if request is not None and fleet.requests[request].requester == self.by:
+            # Also one that made no operation: an approval, or what was so already.
+            return True
         if request is not None and fleet.requests[request].operations:
             return all(
                 self._one_operation(fleet, one) for one in fleet.requests[request].operations

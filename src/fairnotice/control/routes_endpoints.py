@@ -66,7 +66,7 @@ SAID: tuple[tuple[str, str, Says, type, type], ...] = (
         "enable",
         "VMs of the node ask for their document for the first time.",
         lambda endpoints, node, body: endpoints.enable(node, body),
-        bodies.Heeded,
+        bodies.EnabledHere,
         bodies.EnableHere,
     ),
     (

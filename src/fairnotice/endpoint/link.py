@@ -65,7 +65,7 @@ class Link:
         self.asked_all = asyncio.Event()
         self._asked_in_vain = 0
         self._passing = passing
-        self._enabling = Enabling(lambda scopes: passing.say("enable", {"scopes": scopes}))
+        self._enabling = Enabling(self._enable)
         self._clock = clock
         self._fronts: list[Shown] = []
         self._chance = random.Random()  # noqa: S311 - when to try again is no secret
@@ -274,6 +274,10 @@ class Link:
         """Pass on that somebody asks for the first time."""
         self._must_be_near()
         await self._enabling.enable(scope)
+
+    async def _enable(self, scopes: list[str]) -> list[str]:
+        answer = await self._passing.say("enable", {"scopes": scopes})
+        return list(map(str, answer.get("elsewhere", ())))
 
     async def identify(self, vm: str, resource: str, identity: str) -> tuple[int, bytes]:
         """Pass on that a VM asks for the token of its identity; what it is to be answered."""

@@ -53,6 +53,7 @@ class Pages(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> tuple[str, ...]: ...
     def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        # All of them are put together for it: whoever wants more than a few goes through them.
         return tuple(self)[index]
 
     def __eq__(self, other: object) -> bool:

@@ -33,6 +33,7 @@ from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.placement import must_have_places
 from fairnotice.engine.refusal import Code, misfit, refuse
 from fairnotice.engine.start import is_busy, queue
+from fairnotice.engine.tables import Tables
 from fairnotice.model import Operation, Request, Vm, scope_name
 from fairnotice.words import (
     EventSource,
@@ -103,7 +104,7 @@ def scale_in(draft: Draft, command: ScaleIn) -> Accepted:
         draft.vms[name]
         for group in range(scale_set.placement_groups)
         for name in draft.vms_in_scope.get(_group_name(scale_set.name, group), ())
-        if not _removals(draft, name)
+        if not removals(draft, name)
     ]
     if not 0 < command.count <= len(instances):
         remedy = f"Give a count from 1 to {len(instances)}." if instances else "Leave it as it is."
@@ -283,11 +284,11 @@ def answer_again(draft: Draft, request: Request) -> Accepted:
 
 def _repeated(draft: Draft, kind: OperationKind, vm: Vm) -> Operation | None:
     """The live delete or eviction that a second one would only repeat."""
-    same = (removal for removal in _removals(draft, vm.name) if removal.kind is kind)
+    same = (removal for removal in removals(draft, vm.name) if removal.kind is kind)
     return next(same, None)
 
 
-def _removals(draft: Draft, name: str) -> list[Operation]:
+def removals(draft: Tables, name: str) -> list[Operation]:
     """Deletes and evictions of this VM that are still to do something to it."""
     live = [draft.operations[other] for other in draft.operations_on_vm.get(name, ())]
     return [
@@ -312,7 +313,7 @@ def _must_run(vm: Vm) -> None:
 
 
 def _must_not_be_going(draft: Draft, vm: Vm) -> None:
-    for removal in _removals(draft, vm.name):
+    for removal in removals(draft, vm.name):
         if not removal.pending:
             refuse(
                 Code.CONFLICT,
