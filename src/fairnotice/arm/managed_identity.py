@@ -1,8 +1,7 @@
 """Managed identity: a VM asks its metadata endpoint for an access token, and needs no secret.
 
     identities = ManagedIdentities(issuer, service)
-    run.worker.identify = identities.answer               # VMs that are answered in this process
-    run.service.endpoints.identify_vm = identities.answer # and by the endpoint of their node
+    status, body = await identities.answer(vm, resource, "")
 
 Which VM asks is known by where it asks from, as for its document: it cannot ask for another's. It
 has no identity, and so no rights, until an operator makes a token for it (`token create --vm`).
@@ -13,9 +12,10 @@ import msgspec
 from fairnotice.arm.issuing import Issuer, names
 from fairnotice.control.publishing import describe
 from fairnotice.control.service import Service
-from fairnotice.stores.access import Token
+from fairnotice.stores.access import Audited, Token
 from fairnotice.wire import identity_bodies, instance
 
+PATH = "/metadata/identity/oauth2/token"
 _FOUND, _REFUSED = 200, 400
 
 
@@ -38,7 +38,22 @@ class ManagedIdentities:
             return _REFUSED, identity_bodies.SEVERAL
         if not self._issuer.knows(resource):
             return _REFUSED, identity_bodies.NO_RESOURCE
+        self._note(vm, own[0])
         return _FOUND, self._signed(own[0], resource, resource_id)
+
+    def _note(self, vm: str, token: Token) -> None:
+        """Write down who signed in, wherever its VM was answered."""
+        if self._issuer.auth.required:
+            audited = Audited(
+                at=self._issuer.clock.wall(),
+                token=token.id,
+                name=token.name,
+                source=f"vm {vm}",
+                method="GET",
+                path=PATH,
+                status=_FOUND,
+            )
+            self._issuer.auth.audits.note(audited, refused=False)
 
     def _resource_id(self, name: str) -> str | None:
         about = describe(self._service.fleet, name)
