@@ -7,6 +7,7 @@ later; and no link-local address, where clouds keep the credentials of machines.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 import ssl
@@ -27,6 +28,12 @@ URL_CHARACTERS_MAX = 2_048
 PORTS = {"http": 80, "https": 443}
 READ_BYTES = 16 * 1024
 USER_AGENT = "fairnotice"
+# Where clouds keep what machines may know, beside the link-local addresses.
+OF_CLOUDS = frozenset(
+    map(ipaddress.ip_address, ("168.63.129.16", "100.100.100.200", "fd00:ec2::254"))
+)
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Target(NamedTuple):
@@ -94,11 +101,12 @@ def _is_loopback(host: str) -> bool:
 def must_be_allowed(address: str) -> None:
     """UsageError for an address that no receiver has, and that others could be after."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None)
-    found = mapped or found
+    if isinstance(found, ipaddress.IPv6Address):
+        found = found.ipv4_mapped or found.sixtofour or found
     if found.is_loopback:
         return
-    if found.is_link_local or found.is_multicast or found.is_unspecified or found.is_reserved:
+    nobodys = found.is_link_local or found.is_multicast or found.is_unspecified or found.is_reserved
+    if nobodys or found in OF_CLOUDS:
         raise UsageError(f"{found} is an address that no webhook may have.")
 
 
@@ -134,14 +142,7 @@ class Sender:
             raise Unavailable(str(error) or type(error).__name__) from error
 
     async def _ask(self, method: str, target: Target, headers: Headers, body: bytes) -> Answer:
-        address = await _resolved(target)
-        reader, writer = await asyncio.open_connection(
-            address,
-            target.port,
-            ssl=self._trust if target.secure else None,
-            server_hostname=target.host if target.secure else None,
-            limit=READ_BYTES,
-        )
+        reader, writer = await self._connected(target)
         try:
             writer.write(_request(method, target, headers, body))
             await writer.drain()
@@ -150,9 +151,26 @@ class Sender:
             # abort and not close: the good-bye of TLS would wait for a receiver that may be gone.
             writer.transport.abort()
 
+    async def _connected(self, target: Target) -> Connection:
+        """A connection to the first of its addresses where somebody listens."""
+        *others, last = await _resolved(target)
+        for address in others:
+            with contextlib.suppress(OSError):
+                return await self._opened(address, target)
+        return await self._opened(last, target)
 
-async def _resolved(target: Target) -> str:
-    """An address of the receiver; UsageError where one of them may not be asked."""
+    async def _opened(self, address: str, target: Target) -> Connection:
+        return await asyncio.open_connection(
+            address,
+            target.port,
+            ssl=self._trust if target.secure else None,
+            server_hostname=target.host if target.secure else None,
+            limit=READ_BYTES,
+        )
+
+
+async def _resolved(target: Target) -> list[str]:
+    """The addresses of the receiver; UsageError where one of them may not be asked."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     addresses = [str(one[4][0]) for one in found]
@@ -160,7 +178,7 @@ async def _resolved(target: Target) -> str:
         must_be_allowed(address)
     if not addresses:
         raise Unavailable(f"{target.host} has no address")
-    return addresses[0]
+    return addresses
 
 
 def _request(method: str, target: Target, headers: Headers, body: bytes) -> bytes:
@@ -179,16 +197,19 @@ async def _answer(reader: asyncio.StreamReader, method: str) -> Answer:
     parsed = _Parsed()
     parser = httptools.HttpResponseParser(parsed)
     parsed.status_of = parser.get_status_code
-    while not parsed.complete:
+    left_bytes = 2 * ANSWER_BYTES_MAX
+    while not parsed.complete and left_bytes > 0:
         data = await reader.read(READ_BYTES)
         if not data:
             break
+        left_bytes -= len(data)
         parser.feed_data(data)
         # The rest is not wanted: that it was taken is said above it.
         if len(parsed.body) > ANSWER_BYTES_MAX or (parsed.status and method == "OPTIONS"):
             break
     if not parsed.status:
-        raise Unavailable("the connection was closed before an answer")
+        why = "the connection was closed before an answer"
+        raise Unavailable(why if left_bytes > 0 else "its answer has no end")
     return Answer(parsed.status, parsed.headers, bytes(parsed.body[:ANSWER_BYTES_MAX]))
 
 
