@@ -173,7 +173,7 @@ class Tools:
                 identities = lanes.submit(self.identities)
                 list(lanes.map(self.lane, LANES))
                 identities.result()
-            self.run("python", BIN / "python", ROOT / "tests/arm/sdk.py")
+            self.run("python", ROOT / ".venv-sdks/bin/python", ROOT / "tests/arm/sdk.py")
             self.run("node", "node", ROOT / "tests/arm/sdk.mjs")
         finally:
             self._over.set()
