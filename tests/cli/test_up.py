@@ -211,4 +211,4 @@ def test_azures_tools_are_served_unless_somebody_says_no(tmp_path, options, ther
     with started(tmp_path, "--store", f"sqlite:{tmp_path}/it.db", *options) as (process, _):
         assert (tmp_path / "azure-tools" / "ca.pem").exists() is there
         process.terminate()
-        assert ("Azure's tools: https://localhost:" in process.stdout.read()) is there
+        assert ("az, at https://localhost:" in process.stdout.read()) is there

@@ -22,10 +22,11 @@ WHO_AM_I = "/metadata/instance/compute/name?api-version=2019-02-01&format=text"
 DESCRIPTION = """Run a command as a VM sees the world, for clients with the address built in:
 http://169.254.169.254/metadata/… is the VM's endpoint, and the host name is the VM's.
 
-The command is in a network namespace of its own (Linux). It reaches that endpoint and, where that
-is on loopback, the control plane at --url; nothing else: no other port of this machine, no other
-network, no DNS. Files, user and terminal stay what they are; exit code and signals are the
-command's. It needs no root where users may make namespaces, and says so where they may not."""
+The command is in a network namespace of its own (Linux). It reaches that endpoint and, where they
+are on loopback, the control plane at --url and what it serves Azure's tools; nothing else: no other
+port of this machine, no other network, no DNS. Files, user and terminal stay what they are; exit
+code and signals are the command's. It needs no root where users may make namespaces, and says so
+where they may not."""
 EXAMPLES = (
     "fairnotice as web-0 -- curl -sH Metadata:true \\",
     "  'http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01'",
@@ -63,7 +64,10 @@ def run(session: Session) -> int:
     address = _address(vm)
     _check_who(vm["name"], address, metadata)
     url = session.remote.url
-    guest = Guest(vm["computer_name"], address, metadata, _control(url))
+    services = tuple(
+        _service(one) for one in (url, settings.arm_url(session.settings, health)) if one
+    )
+    guest = Guest(vm["computer_name"], address, metadata, services)
     try:
         become(guest, session.options.behind, {**session.environ, "FAIRNOTICE_URL": url})
     except CannotRun as error:
@@ -81,7 +85,7 @@ def _metadata(url: str) -> tuple[str, int]:
     return parts.hostname or "", parts.port or HTTP_PORT
 
 
-def _control(url: str) -> tuple[str, int]:
+def _service(url: str) -> tuple[str, int]:
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or (
         HTTPS_PORT if parts.scheme == "https" else HTTP_PORT

@@ -3,8 +3,13 @@
 import os
 import shlex
 import shutil
+import socket
+import ssl
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from fairnotice.arm.signing import TENANT
 from fairnotice.cli import exits, settings, shown
@@ -18,17 +23,21 @@ LINES = (
     'eval "$(fairnotice az-login)" && az vm list -o table',
     "FAIRNOTICE_TOKEN=$(cat ann.token) fairnotice az-login --arm https://cloud.example:8643",
 )
-ARM = "https://localhost:8643"
 # As whom one signs in where nobody is asked who he is (arm/issuing.py).
 OPERATOR = "operator"
 TOKEN_PARTS = 3
+HTTPS_PORT = 443
+OWN_HOSTS = ("localhost", "127.0.0.1", "169.254.169.254")
+TIMEOUT_SECONDS = 5.0
 
 
 def add(subparsers: Subparsers) -> None:
     """Add the command."""
     summary = "let az ask fairnotice: prints lines for the shell, and logs in"
     parser = leaf(subparsers, "az-login", run, summary, LINES)
-    parser.add_argument("--arm", default=ARM, metavar="URL", help=f"Resource Manager ({ARM})")
+    what = "Resource Manager; left out, that of the control plane"
+    # Not named as the setting is, which is a place and no URL.
+    parser.add_argument("--arm", dest="resource_manager", metavar="URL", help=what)
     parser.add_argument("--authority", metavar="FILE", help="PEM of who vouches for it")
     parser.add_argument("--directory", metavar="DIR", help="what becomes AZURE_CONFIG_DIR")
 
@@ -36,12 +45,12 @@ def add(subparsers: Subparsers) -> None:
 def run(session: Session) -> int:
     """Write what az reads, print what the shell is to have, and log in where az is there."""
     options = session.options
-    url = options.arm.rstrip("/").lower()
-    if not settings.is_url(url) or not url.startswith("https://"):
-        raise CommandFailed(f"--arm is {options.arm}: give https://HOST:PORT.", exits.WRONG_USAGE)
+    url = _resource_manager(session)
     store = session.settings["store"].value
     directory = Path(options.directory or az_directory(store)).absolute()
     trusted = _trusted(options.authority, service_directory(store))
+    # Before anything is written: a login that works is not given up for one that cannot.
+    _must_answer(url, trusted)
     private_files.make_directory(directory)
     private_files.write(directory / "clouds.config", _clouds(url).encode())
     private_files.write(directory / "config", _config().encode())
@@ -49,6 +58,47 @@ def run(session: Session) -> int:
     for name, value in exports.items():
         print(f"export {name}={shlex.quote(value)}")
     return _log_in(session, directory, exports)
+
+
+def _resource_manager(session: Session) -> str:
+    """Its URL: as was typed, or as is known of the control plane."""
+    typed = session.options.resource_manager
+    if typed is None:
+        url = settings.arm_url(session.settings, _health(session))
+        if not url:
+            raise CommandFailed("arm is off here: give --arm https://HOST:PORT.", exits.WRONG_USAGE)
+        return url
+    url = settings.https_url(typed)
+    if not settings.is_url(url) or not url.startswith("https://"):
+        raise CommandFailed(f"--arm is {typed}: give https://HOST:PORT.", exits.WRONG_USAGE)
+    return url
+
+
+def _health(session: Session) -> Mapping[str, Any]:
+    try:
+        return session.remote.ask("GET", ("readyz",)).body or {}
+    except CommandFailed:
+        # It may be that only Resource Manager is reached from here.
+        return {}
+
+
+def _must_answer(url: str, trusted: Path | None) -> None:
+    """Resource Manager is there, and is who it says; az itself would end in a traceback."""
+    parts = urlsplit(url)
+    context = ssl.create_default_context(cafile=None if trusted is None else str(trusted))
+    place = (parts.hostname or "", parts.port or HTTPS_PORT)
+    try:
+        with (
+            socket.create_connection(place, TIMEOUT_SECONDS) as connection,
+            context.wrap_socket(connection, server_hostname=place[0]),
+        ):
+            return
+    except ssl.SSLCertVerificationError as error:
+        why = f"Nobody whom you trust vouches for {url} ({error.verify_message}). See --authority."
+    except OSError as error:
+        said = (error.strerror or str(error)).lower()
+        why = f"Resource Manager is not at {url} ({said}). Is the service up? See --arm."
+    raise CommandFailed(why)
 
 
 def _trusted(given: str | None, made: Path) -> Path | None:
@@ -80,18 +130,25 @@ def _config() -> str:
 
 
 def _exports(directory: Path, trusted: Path | None) -> dict[str, str]:
-    own = "localhost,127.0.0.1,169.254.169.254"
     exports = {
         "AZURE_CONFIG_DIR": str(directory),
         "AZURE_CORE_COLLECT_TELEMETRY": "0",
         "AZURE_CORE_LOGIN_EXPERIENCE_V2": "off",
         "AZURE_EXTENSION_USE_DYNAMIC_INSTALL": "no",
-        "NO_PROXY": ",".join(filter(None, (os.environ.get("NO_PROXY"), own))),
     }
+    # Either may be the one that is heeded.
+    for name in ("NO_PROXY", "no_proxy"):
+        exports[name] = _with_own(os.environ.get(name, ""))
     if trusted is not None:
         # The only one that all parts of az heed; those of Node have their own.
         exports |= {"REQUESTS_CA_BUNDLE": str(trusted), "NODE_EXTRA_CA_CERTS": str(trusted)}
     return exports
+
+
+def _with_own(no_proxy: str) -> str:
+    """These, and what is never behind a proxy."""
+    hosts = [one for one in no_proxy.split(",") if one]
+    return ",".join(dict.fromkeys((*hosts, *OWN_HOSTS)))
 
 
 def _log_in(session: Session, directory: Path, exports: dict[str, str]) -> int:
@@ -116,6 +173,5 @@ def _log_in(session: Session, directory: Path, exports: dict[str, str]) -> int:
     finally:
         secret.unlink(missing_ok=True)
     if done.returncode:
-        why = "az could not log in; is the service up with Resource Manager (see --arm)?"
-        raise CommandFailed(why)
+        raise CommandFailed("az could not log in: its own words are above.")
     return exits.DONE

@@ -197,7 +197,7 @@ SETTINGS: tuple[Setting, ...] = (
         "arm",
         "HOST:PORT or off",
         _always("127.0.0.1:8643"),
-        "where up serves Azure's own tools",
+        "where up serves Azure's own tools, and az-login finds them",
         lambda text: text == "off" or _is_place(text),
     ),
     Setting(
@@ -240,6 +240,28 @@ def metadata_url(known: Mapping[str, Known], health: Mapping[str, Any]) -> str:
         return url.value
     own = str(health.get("metadata", ""))
     return f"http://{known['metadata'].value if place(own) is None else own}"
+
+
+def arm_url(known: Mapping[str, Known], health: Mapping[str, Any]) -> str:
+    """Where Azure's tools ask: as was said; left out, where the control plane serves them.
+
+    Where that says nothing of the kind, where `up` would. Empty where they are off.
+    """
+    arm = known["arm"]
+    own = str(health.get("arm", "")) if arm.origin == DEFAULT else ""
+    return https_url(own or arm.value) if arm.value != "off" else ""
+
+
+def https_url(text: str) -> str:
+    """The URL of Azure's tools where somebody gives that, or only a place.
+
+    The certificate and the tokens of `up` are for localhost, however its address is written.
+    """
+    url = text if "://" in text else f"https://{text}"
+    parts = urlsplit(url.rstrip("/").lower())
+    if parts.hostname in ("127.0.0.1", "::1"):
+        return f"{parts.scheme}://localhost" + (f":{parts.port}" if parts.port else "")
+    return parts.geturl()
 
 
 def fill(options: argparse.Namespace) -> None:

@@ -238,7 +238,8 @@ def welcome(run: Running) -> str:
         said += [f"# {what}", line, ""]
     if run.arm is not None:
         said += [
-            f"Azure's tools: https://localhost:{run.arm.port}/ (docs/guides/azure-tools.md)",
+            f"# Azure's own az, at https://localhost:{run.arm.port}/ (docs/guides/azure-tools.md)",
+            'eval "$(fairnotice az-login)" && az vm list -o table',
             "",
         ]
     return "\n".join(said)

@@ -157,6 +157,7 @@ class Running:
             ready=not why,
             why=why,
             metadata="" if self.worker is None else str(self.metadata),
+            arm="" if self.arm is None else str(self.arm),
             store=self.store,
             revision=conductor.feed.revision,
             leading=conductor.leading,

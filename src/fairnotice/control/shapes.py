@@ -356,8 +356,9 @@ class Health(Shape):
 
     ready: bool
     why: str = ""
-    # Where it serves metadata, HOST:PORT, and the URL of its store; empty where it does not say.
+    # Where metadata and Azure's tools are served, HOST:PORT, and its store's URL; or empty.
     metadata: str = ""
+    arm: str = ""
     store: str = ""
     # The last revision that it shows, and whether it takes commands itself.
     revision: int = 0

@@ -4,7 +4,7 @@
 
 `become` does it to this process, which must have no threads; `command_line` in one of its own.
 Either way the command is that process: its exit code, signals and terminal are the command's.
-Nothing else of the outside is reached from inside, but for the control plane where one is named.
+Nothing else of the outside is reached from inside, but for the services that are named.
 """
 
 import json
@@ -38,13 +38,13 @@ class Guest(NamedTuple):
     host_name  what the system is called inside: `compute.osProfile.computerName`.
     address    an address of this machine by which the endpoint knows the VM: 127.69.x.y.
     metadata   host and port of the endpoint, outside.
-    control    host and port of a control plane on loopback, which is to be the same inside.
+    services   hosts and ports of services on loopback, which are to be the same inside.
     """
 
     host_name: str
     address: str
     metadata: tuple[str, int]
-    control: tuple[str, int] | None = None
+    services: tuple[tuple[str, int], ...] = ()
 
 
 class CannotRun(UsageError):
@@ -100,11 +100,12 @@ def inside(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _openings(guest: Guest) -> tuple[Opening, ...]:
-    metadata = Opening(METADATA, guest.metadata, guest.address)
-    if guest.control is None:
-        return (metadata,)
-    host, port = guest.control
-    return (metadata, *(Opening((one, port), guest.control) for one in _loopback(host)))
+    services = (
+        Opening((one, service[1]), service)
+        for service in guest.services
+        for one in _loopback(service[0])
+    )
+    return (Opening(METADATA, guest.metadata, guest.address), *services)
 
 
 def _loopback(host: str) -> list[str]:
@@ -126,8 +127,8 @@ def _listen(place: tuple[str, int]) -> socket.socket:
 
 
 def _main() -> NoReturn:
-    host_name, address, metadata, control = json.loads(sys.argv[1])
-    outside = None if control is None else tuple(control)
+    host_name, address, metadata, services = json.loads(sys.argv[1])
+    outside = tuple(tuple(one) for one in services)
     guest = Guest(host_name, address, tuple(metadata), outside)
     try:
         become(guest, sys.argv[2:], os.environ)

@@ -210,7 +210,7 @@ class Cloud:
         subprocess.run(cloud.command_as("web-0", ["their-client"]))
         """
         host_name = self.vm(vm).look().computer_name
-        guest = Guest(host_name, LOOPBACK, self.place_for(vm), self._control_place())
+        guest = Guest(host_name, LOOPBACK, self.place_for(vm), (self._control_place(),))
         return command_line(guest, command)
 
     # ---- What VMs are shown, and what they have done ----

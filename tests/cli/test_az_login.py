@@ -1,0 +1,96 @@
+"""`fairnotice az-login` without az, or where nobody answers; with az: tests/arm/test_tools.py."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.cli.serves import free_port
+from tests.cli.test_up import FAIRNOTICE, ROOT, control, started
+
+DIRECTORY = "as-az-reads-it"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A service on ports that nobody knows, and what belongs to it."""
+    folder = tmp_path_factory.mktemp("home")
+    with started(folder, "--store", f"sqlite:{folder}/it.db") as (_, said):
+        yield folder, control(said)
+
+
+def az_login(home, *options, **environment):
+    """What it came to, without az."""
+    folder, url = home
+    clean = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
+    store = {"FAIRNOTICE_STORE": f"sqlite:{folder}/it.db", "FAIRNOTICE_URL": url}
+    return subprocess.run(  # noqa: S603 - our own program
+        [*FAIRNOTICE, "az-login", "--directory", str(folder / DIRECTORY), *options],
+        cwd=ROOT,
+        env={**clean, **store, "PATH": "/nowhere", "XDG_CONFIG_HOME": str(folder), **environment},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+def found(home):
+    """Where az would ask."""
+    text = (home[0] / DIRECTORY / "clouds.config").read_text()
+    return text.partition("endpoint_resource_manager = ")[2].splitlines()[0]
+
+
+def test_it_finds_what_the_control_plane_serves(home):
+    """Whatever its port is; an address is written as the certificate has it."""
+    done = az_login(home)
+    assert done.returncode == 0, done.stderr
+    assert "There is no az here." in done.stderr
+    url = found(home)
+    place = url.replace("https://localhost", "127.0.0.1")
+    assert place != "127.0.0.1:8643"
+    for words in (("--arm", url), ("--arm", place), ("--arm", f"https://{place}/")):
+        (home[0] / DIRECTORY / "clouds.config").unlink()
+        assert az_login(home, *words).returncode == 0
+        assert found(home) == url
+    assert az_login(home, FAIRNOTICE_ARM=place, FAIRNOTICE_URL="http://127.0.0.1:1").returncode == 0
+    assert found(home) == url
+
+
+def test_what_is_not_behind_a_proxy_stays_so(home):
+    """Each line is written once, in both spellings, after what was there."""
+    done = az_login(home, NO_PROXY="a.example,localhost", no_proxy="b.example")
+    assert "export NO_PROXY=a.example,localhost,127.0.0.1,169.254.169.254\n" in done.stdout
+    assert "export no_proxy=b.example,localhost,127.0.0.1,169.254.169.254\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--arm", f"localhost:{free_port()}"), "Is the service up? See --arm."),
+        (("--arm", "ftp://localhost"), "give https://HOST:PORT"),
+        (("--authority", "tests/fixtures/nobody.pem"), "is not there"),
+    ],
+)
+def test_a_login_that_cannot_be_leaves_the_last_one_alone(home, words, said):
+    """Nothing is printed for the shell, and nothing is written."""
+    assert az_login(home).returncode == 0
+    before = found(home)
+    done = az_login(home, *words)
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert not done.stdout
+    assert found(home) == before
+
+
+def test_one_for_whom_nobody_vouches_is_told(home):
+    """Its certificate is not of whom the system trusts."""
+    url = found(home) if az_login(home).returncode == 0 else ""
+    done = az_login(home, "--arm", url, FAIRNOTICE_STORE=f"sqlite:{home[0]}/elsewhere/it.db")
+    assert "Nobody whom you trust vouches for" in done.stderr
+    assert done.returncode != 0
+
+
+def test_where_it_is_off_it_says_so(home):
+    """As up was told."""
+    done = az_login(home, FAIRNOTICE_ARM="off")
+    assert "arm is off here" in done.stderr
