@@ -28,20 +28,26 @@ def add(subparsers: Subparsers) -> None:
     """Add the command."""
     summary = "let az ask fairnotice: prints lines for the shell, and logs in"
     parser = leaf(subparsers, "az-login", run, summary, LINES)
-    parser.add_argument("--arm", default=ARM, metavar="URL", help=f"Resource Manager ({ARM})")
-    parser.add_argument("--authority", metavar="FILE", help="PEM of who vouches for it")
+    # Kept under another name than the setting of `up`, which is a place to listen at.
+    parser.add_argument(
+        "--arm", dest="resource_manager", metavar="URL", help=f"Resource Manager ({ARM})"
+    )
+    parser.add_argument("--authority", metavar="FILE", help="PEM of who vouches for it (--ca)")
     parser.add_argument("--directory", metavar="DIR", help="what becomes AZURE_CONFIG_DIR")
 
 
 def run(session: Session) -> int:
     """Write what az reads, print what the shell is to have, and log in where az is there."""
     options = session.options
-    url = options.arm.rstrip("/").lower()
+    asked = options.resource_manager or _where_up_serves(session.settings["arm"].value)
+    url = asked.rstrip("/").lower()
     if not settings.is_url(url) or not url.startswith("https://"):
-        raise CommandFailed(f"--arm is {options.arm}: give https://HOST:PORT.", exits.WRONG_USAGE)
+        raise CommandFailed(f"--arm is {asked}: give https://HOST:PORT.", exits.WRONG_USAGE)
     store = session.settings["store"].value
     directory = Path(options.directory or az_directory(store)).absolute()
-    trusted = _trusted(options.authority, service_directory(store))
+    # `serve` has one certificate for both: who knows its control plane knows this too.
+    given = options.authority or session.settings["ca"].value
+    trusted = _trusted(given, service_directory(store))
     private_files.make_directory(directory)
     private_files.write(directory / "clouds.config", _clouds(url).encode())
     private_files.write(directory / "config", _config().encode())
@@ -51,7 +57,13 @@ def run(session: Session) -> int:
     return _log_in(session, directory, exports)
 
 
-def _trusted(given: str | None, made: Path) -> Path | None:
+def _where_up_serves(arm: str) -> str:
+    """By the name that its certificate is for."""
+    place = settings.place(arm)
+    return ARM if place is None else f"https://localhost:{place[1]}"
+
+
+def _trusted(given: str, made: Path) -> Path | None:
     """Who vouches for Resource Manager: as said, as `up` has made it, or whom the system trusts."""
     path = Path(given) if given else made / "ca.pem"
     if path.is_file():
