@@ -26,7 +26,7 @@ def test_a_restart_is_over_when_its_impact_is(arm):
     operation = answer.headers["azure-asyncoperation"]
     place = "/providers/Microsoft.Compute/locations/local/operations/"
     assert operation.startswith(f"http://{arm.served.run.arm}{SUBSCRIPTION}{place}")
-    assert operation.endswith("?api-version=2022-11-01")
+    assert operation.endswith("&api-version=2022-11-01")
     assert arm.follow(answer)["status"] == "InProgress"
     waiting = monitor(arm, answer)
     assert (waiting.status, waiting.headers["retry-after"]) == (202, "1")

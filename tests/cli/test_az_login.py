@@ -1,6 +1,7 @@
 """`fairnotice az-login` without az, or where nobody answers; with az: tests/arm/test_tools.py."""
 
 import os
+import stat
 import subprocess
 
 import pytest
@@ -88,6 +89,29 @@ def test_one_for_whom_nobody_vouches_is_told(home):
     done = az_login(home, "--arm", url, FAIRNOTICE_STORE=f"sqlite:{home[0]}/elsewhere/it.db")
     assert "Nobody whom you trust vouches for" in done.stderr
     assert done.returncode != 0
+
+
+@pytest.mark.parametrize("by", ["--authority", "--ca", "FAIRNOTICE_CA"])
+def test_whom_it_trusts_the_tools_are_to_trust(home, by):
+    """As every other command does."""
+    url = found(home) if az_login(home).returncode == 0 else ""
+    ca = str(home[0] / "azure-tools" / "ca.pem")
+    words = () if by == "FAIRNOTICE_CA" else (by, ca)
+    elsewhere = {"FAIRNOTICE_STORE": f"sqlite:{home[0]}/elsewhere/it.db"}
+    given = {"FAIRNOTICE_CA": ca} if by == "FAIRNOTICE_CA" else {}
+    done = az_login(home, "--arm", url, *words, **elsewhere, **given)
+    assert done.returncode == 0, done.stderr
+    assert f"export NODE_EXTRA_CA_CERTS={ca}\n" in done.stdout
+
+
+def test_the_secret_is_in_no_file_and_in_nothing_that_is_printed(home):
+    """And how to log in with it is said."""
+    done = az_login(home, FAIRNOTICE_TOKEN="fairnotice_0123456789abcdef_" + "secret" * 2)
+    files = list((home[0] / DIRECTORY).iterdir())
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    texts = [path.read_text() for path in files]
+    assert "az login --service-principal -u 0123456789abcdef" in done.stderr
+    assert not any("secretsecret" in text for text in (*texts, done.stdout, done.stderr))
 
 
 def test_where_it_is_off_it_says_so(home):

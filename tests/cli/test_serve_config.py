@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fairnotice.arm.signing import make_key_file
 from fairnotice.cli.main import main
 from fairnotice.cli.serve_check import doubts, kinds_without_command
 from fairnotice.cli.serve_config import read
@@ -142,6 +143,62 @@ def test_what_may_be_missing_is_said_of_a_file_that_fits(tmp_path):
         ),
     ]
     assert list(doubts(config_of(tmp_path, STORE.replace("/x", str(tmp_path))))) == []
+
+
+# ---- Azure's tools ----
+
+ARM = '[arm]\nkeys = "{keys}"\nurl = "{url}"\n'
+
+
+@pytest.mark.parametrize(
+    ("made", "complaint"),
+    [
+        (None, "arm.keys: {keys} cannot be read: No such file"),
+        ("genrsa 1024", "arm.keys: {keys} holds a key that is no RSA key of 2048 bits or more"),
+        ("ecparam -name prime256v1 -genkey -noout", "arm.keys: {keys} holds a key that is no RSA"),
+        ("version", "arm.keys: {keys} holds no key in PEM: make one with openssl genrsa 2048"),
+        ("genrsa -aes128 -passout pass:word 2048", "arm.keys: {keys} is no private key in PEM wi"),
+    ],
+)
+def test_keys_that_can_sign_nothing_are_said_before_anybody_signs_in(tmp_path, made, complaint):
+    """By a check, and at the start; which file it is, and nothing of what is in it."""
+    keys = tmp_path / "keys.pem"
+    if made is not None:
+        line = ["openssl", *made.split()]
+        ran = subprocess.run(line, check=True, capture_output=True)  # noqa: S603 - for this alone
+        keys.write_bytes(ran.stdout)
+    with pytest.raises(UsageError) as refused:
+        config_of(tmp_path, STORE + tls(tmp_path) + ARM.format(keys=keys, url="https://a:1"))
+    assert complaint.format(keys=keys) in str(refused.value)
+    assert "PRIVATE KEY" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["", "cloud", "http://cloud:8643", "https://", "https://a:0"])
+def test_azures_tools_are_given_a_url_of_https(tmp_path, url):
+    """They would sign in nowhere else, and it is what tokens are signed for."""
+    keys = tmp_path / "keys.pem"
+    make_key_file(keys)
+    with pytest.raises(UsageError, match=r"arm\.url is no URL of https://"):
+        config_of(tmp_path, STORE + tls(tmp_path) + ARM.format(keys=keys, url=url))
+
+
+def test_a_certificate_of_another_name_and_a_key_that_anybody_reads_are_doubted(tmp_path):
+    """Azure's tools would refuse the one, and the other is found out when it is too late."""
+    keys = tmp_path / "keys.pem"
+    make_key_file(keys)
+    store = STORE.replace("/x", str(tmp_path)) + tls(tmp_path)
+    for url in ("https://localhost:8643", "https://127.0.0.1"):
+        assert list(doubts(config_of(tmp_path, store + ARM.format(keys=keys, url=url)))) == []
+    keys.chmod(0o644)
+    text = store + ARM.format(keys=keys, url="https://cloud.example:1") + 'listen = "192.0.2.1:1"\n'
+    assert list(doubts(config_of(tmp_path, text))) == [
+        "arm.listen: no interface of this machine has 192.0.2.1 yet.",
+        (
+            f"arm.url: {tmp_path}/tls.pem is no certificate for cloud.example, so Azure's tools "
+            "will refuse it."
+        ),
+        f"arm.keys: everybody on this machine can read {keys}, and sign in as anybody.",
+    ]
 
 
 # ---- Who reaches it ----

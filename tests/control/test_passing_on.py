@@ -10,6 +10,7 @@ from fairnotice.control.passing_on import REVISION, Cluster
 from fairnotice.control.peers import Peer
 from fairnotice.control.running import LOOPBACK, Place, Plan, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
+from fairnotice.drivers.simulated.durations import AT_ONCE
 from fairnotice.stores.opening import open_lease, open_store
 from tests.cli.serves import free_port
 from tests.conductor.orchestra import until
@@ -24,11 +25,11 @@ ANYWHERE = Place(LOOPBACK, 0)
 
 @asynccontextmanager
 async def control_plane(url, address, place=ANYWHERE, **more):
-    """One of several on this database, reached by a peer."""
+    """One of several on this database, reached by a peer; impacts take no time."""
     clock = SystemClock()
     plan = Plan(
         open_store(url),
-        SimulatedDriver(clock),
+        SimulatedDriver(clock, durations=AT_ONCE),
         clock,
         metadata=Place(LOOPBACK, 0),
         control=place,

@@ -26,14 +26,17 @@ from fairnotice.arm.paths import (
 )
 from fairnotice.arm.route import ArmRoute, Call, Done
 from fairnotice.arm.routes import ROUTES
+from fairnotice.conductor.feed import FROM_NOW, REACH_SECONDS_MAX
 from fairnotice.control.auth import ANYBODY, BODY_BYTES_MAX, CALLER, CAME_OF_IT, TO_LEADER, Caller
+from fairnotice.control.passing_on import asked_at
 from fairnotice.control.service import Service, Who
 
 log = logging.getLogger(__name__)
 
 CLIENT_REQUEST_ID = "x-ms-client-request-id"
-# Where this was asked first, where one of several control planes passes it on.
-ASKED_AT = "fairnotice-asked-at"
+# In the address of a long-running operation: where the journal stood when it was told. Whichever of
+# several control planes is asked there next may be behind by moments.
+REVISION = "revision"
 _TABLE: tuple[tuple[Pattern, ArmRoute], ...] = tuple((pattern(one.path), one) for one in ROUTES)
 
 
@@ -60,10 +63,11 @@ class Arm:
             caller: Caller = request.scope.get(CALLER, ANYBODY)
             _must_be_entitled(route, caller)
             if TO_LEADER in request.scope:
-                # The leader's control port has none of these addresses: it is not passed on.
-                message = "Another control plane leads: ask at its port. Nothing was done."
-                return said(Failure(503, "ServiceUnavailable", message))
+                # What there is may have changed where it is passed on to: looked at there.
+                answer: Response = await request.scope[TO_LEADER](request, BODY_BYTES_MAX)
+                return answer
             call = await self._understood(route, request, names, caller)
+            await self._reached(call.query.get(REVISION, ""))
             must_be_ours(call)
             _must_reach(route, call)
             done = route.handle(call)
@@ -111,12 +115,17 @@ class Arm:
             new_only=request.headers.get("if-none-match") == "*",
         )
 
+    async def _reached(self, revision: str) -> None:
+        """Wait until what somebody was told elsewhere is known here: else it would not be there."""
+        if revision.isdecimal() and len(revision) <= len(str(FROM_NOW)):
+            await self._service.conductor.feed.reach(int(revision), REACH_SECONDS_MAX)
+
     def _shown(self, request: Request, done: Done) -> Response:
         headers: dict[str, str] = {}
         if done.etag is not None:
             headers["ETag"] = done.etag
         if done.request is not None:
-            headers |= _following(request, done.request)
+            headers |= _following(request, done.request, self._service.fleet.revision)
             self._note(request, done.request)
         body = b"" if done.body is None else msgspec.json.encode(done.body)
         if isinstance(done.body, dict) and done.body.get("status") == "InProgress":
@@ -232,13 +241,11 @@ def _key(request: Request, data: bytes) -> str:
     return sha256("\n".join(parts).encode("utf-8", "backslashreplace") + data).hexdigest()
 
 
-def _following(request: Request, name: str) -> dict[str, str]:
+def _following(request: Request, name: str, revision: int) -> dict[str, str]:
     """Where it is told how far it has come: at the address that was asked, as it was asked."""
     path = OPERATIONS.format(location=LOCATION, operation=name)
-    asked_at = f"{request.url.scheme}://{request.headers.get('host', '')}"
-    base = request.headers.get(ASKED_AT, asked_at)
-    version = next(_versions(request))
-    url = f"{base}/subscriptions/{SUBSCRIPTION_ID}/{path}?api-version={version}"
+    query = f"{REVISION}={revision}&api-version={next(_versions(request))}"
+    url = f"{asked_at(request)}/subscriptions/{SUBSCRIPTION_ID}/{path}?{query}"
     return {
         "Azure-AsyncOperation": url,
         "Location": f"{url}&monitor=true",

@@ -13,7 +13,7 @@ import secrets
 from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
-from fairnotice.arm.signing import TENANT, Claims, KeyFile, plain_audience
+from fairnotice.arm.signing import TENANT, Claims, KeyFile, issuer_at, plain_audience
 from fairnotice.clock import Clock
 from fairnotice.control.admission import Auth
 from fairnotice.control.auth import ANYBODY
@@ -79,7 +79,7 @@ class Issuer:
         claims = Claims(
             sub=id_,
             aud=audience,
-            iss=f"{self.url}/adfs",
+            iss=issuer_at(self.url),
             tid=TENANT,
             iat=at,
             nbf=at,

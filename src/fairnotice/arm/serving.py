@@ -132,8 +132,8 @@ def opened(port: Port) -> Beside:
             app: ASGIApp = Arm(run.service)
             passing_on = None
             if run.cluster is not None:
-                app = passing_on = PassingOn(app, run.conductor, run.cluster)
-            entered = _entered(run, app, port, sock.getsockname()[0])
+                app = passing_on = PassingOn(app, run.conductor, run.cluster, of_problem)
+            entered = run.for_tools = _entered(run, app, port, sock.getsockname()[0])
             try:
                 async with answering(entered, sock, port.entrance):
                     yield

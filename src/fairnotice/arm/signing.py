@@ -124,8 +124,19 @@ def _counts(claims: Claims, now: datetime, audiences: Collection[str]) -> bool:
     return (
         claims.nbf - SKEW_SECONDS <= seconds < claims.exp
         and claims.tid == TENANT
-        and plain_audience(claims.aud) in audiences
+        # Or one of us has signed it for itself: another control plane, with a URL of its own.
+        and plain_audience(claims.aud) in {*audiences, plain_audience(own_url(claims.iss))}
     )
+
+
+def issuer_at(url: str) -> str:
+    """How the authority of a control plane at this URL is called."""
+    return f"{url}/adfs"
+
+
+def own_url(issuer: str) -> str:
+    """At which URL the authority of this name is."""
+    return issuer.removesuffix("/adfs")
 
 
 def plain_audience(text: str) -> str:

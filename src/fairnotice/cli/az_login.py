@@ -38,7 +38,7 @@ def add(subparsers: Subparsers) -> None:
     what = "Resource Manager; left out, that of the control plane"
     # Not named as the setting is, which is a place and no URL.
     parser.add_argument("--arm", dest="resource_manager", metavar="URL", help=what)
-    parser.add_argument("--authority", metavar="FILE", help="PEM of who vouches for it")
+    parser.add_argument("--authority", metavar="FILE", help="PEM of who vouches for it (--ca)")
     parser.add_argument("--directory", metavar="DIR", help="what becomes AZURE_CONFIG_DIR")
 
 
@@ -48,7 +48,9 @@ def run(session: Session) -> int:
     url = _resource_manager(session)
     store = session.settings["store"].value
     directory = Path(options.directory or az_directory(store)).absolute()
-    trusted = _trusted(options.authority, service_directory(store))
+    # `serve` has one certificate for both: who knows its control plane knows this too.
+    given = options.authority or session.settings["ca"].value
+    trusted = _trusted(given, service_directory(store))
     # Before anything is written: a login that works is not given up for one that cannot.
     _must_answer(url, trusted)
     private_files.make_directory(directory)
@@ -101,7 +103,7 @@ def _must_answer(url: str, trusted: Path | None) -> None:
     raise CommandFailed(why)
 
 
-def _trusted(given: str | None, made: Path) -> Path | None:
+def _trusted(given: str, made: Path) -> Path | None:
     """Who vouches for Resource Manager: as said, as `up` has made it, or whom the system trusts."""
     path = Path(given) if given else made / "ca.pem"
     if path.is_file():

@@ -199,8 +199,12 @@ def _driver(config: ServeConfig, url: str, clock: Clock) -> Driver:
 
 
 def _said(run: Running, entrance: Entrance) -> str:
-    control = f"{entrance.scheme}://{run.control}"
-    return control if run.worker is None else f"{control}, and VMs at http://{run.metadata}"
+    said = [f"{entrance.scheme}://{run.control}"]
+    if run.arm is not None:
+        said.append(f"Azure's tools at {entrance.scheme}://{run.arm}")
+    if run.worker is not None:
+        said.append(f"VMs at http://{run.metadata}")
+    return ", and ".join(said)
 
 
 async def _reloading(hung_up: asyncio.Event, reload: Callable[[], None], clock: Clock) -> None:

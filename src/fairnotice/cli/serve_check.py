@@ -2,7 +2,12 @@
 
 import errno
 import socket
+import stat
 from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cryptography import x509
 
 from fairnotice.cli.serve_config import DriverTable, ServeConfig
 from fairnotice.control.running import Place
@@ -21,6 +26,10 @@ def doubts(config: ServeConfig) -> Iterator[str]:
     yield from _no_address("control", config.control_place)
     if config.metadata_place is not None:
         yield from _no_address("metadata", config.metadata_place)
+    if config.arm is not None and config.arm_place is not None and config.tls is not None:
+        yield from _no_address("arm", config.arm_place)
+        yield from _foreign_name(config.arm.url, config.tls.pair.certificate)
+        yield from _anybody_reads(Path(config.arm.keys))
     yield from kinds_without_command(config.driver)
     yield from _forgets(config)
 
@@ -50,6 +59,26 @@ def _no_address(table: str, place: Place) -> Iterator[str]:
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
                 yield f"{table}.listen: no interface of this machine has {place.host} yet."
+
+
+def _foreign_name(url: str, path: Path) -> Iterator[str]:
+    """Whether the certificate is for another name than the one that Azure's tools are given."""
+    host = urlsplit(url).hostname or ""
+    certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    try:
+        named = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = set()
+    else:
+        addresses = map(str, named.get_values_for_type(x509.IPAddress))
+        names = {*map(str.lower, named.get_values_for_type(x509.DNSName)), *addresses}
+    if not names & {host, f"*.{host.partition('.')[2]}"}:
+        yield f"arm.url: {path} is no certificate for {host}, so Azure's tools will refuse it."
+
+
+def _anybody_reads(path: Path) -> Iterator[str]:
+    if path.stat().st_mode & stat.S_IROTH:
+        yield f"arm.keys: everybody on this machine can read {path}, and sign in as anybody."
 
 
 def _forgets(config: ServeConfig) -> Iterator[str]:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, field
 
+from fairnotice.arm.signing import KeyFile
 from fairnotice.cli import settings
 from fairnotice.control import certificates
 from fairnotice.control.holders import is_loopback, is_routable
@@ -423,8 +424,12 @@ def _arm_is_safe(config: ServeConfig) -> None:
             "arm: Azure's tools need a certificate (`[tls]`), and are asked who they are "
             "(`required = true` in `[auth]`)"
         )
-    if not Path(config.arm.keys).is_file():
-        raise UsageError(f"arm.keys: {config.arm.keys} is not there")
+    if not (settings.is_url(config.arm.url) and config.arm.url.startswith("https://")):
+        raise UsageError("arm.url is no URL of https://: give https://NAME:PORT, as the tools ask")
+    try:
+        KeyFile(Path(config.arm.keys))
+    except UsageError as error:
+        raise UsageError(f"arm.keys: {error}") from error
 
 
 def _commands_are_there(config: ServeConfig) -> None:

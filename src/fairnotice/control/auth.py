@@ -43,6 +43,9 @@ ONLY_ASKED = "fairnotice.only-asked"
 CAME_OF_IT = "fairnotice.came-of-it"
 # The header by which one of several control planes says for whom it passes something on.
 PASSED_ON = "fairnotice-passed-on"
+# And this one, at which URL, where that is the port of Azure's tools. Where a request is handed to
+# what answers at that port here, its scope says so under the same name.
+ASKED_AT = "fairnotice-asked-at"
 # What anybody may ask: whether somebody is there, and whether he is ready.
 OPEN_PATHS = ("/healthz", "/readyz")
 # And a receiver that was asked whether he agrees shows the code that he was sent, and no token.

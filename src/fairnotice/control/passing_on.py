@@ -4,15 +4,19 @@ What is asked is passed on as it is, and so is what is answered. Reads and the f
 here, from what was committed, but for what only the leader knows; so whoever has changed something
 through this control plane is answered when it is to be seen here. A role that is too small and a
 body that is too large are refused here: nobody has the leader, or this one, take what it would not.
+
+What Azure's tools ask at their own port is passed on to the leader's control plane too, since the
+lease tells of no other address, with a header that says so (HandingOver).
 """
 
 import asyncio
 import logging
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import msgspec
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -21,9 +25,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.conductor.feed import Feed
 from fairnotice.conductor.leading import Leader, why_nobody_leads
-from fairnotice.control.auth import LEFT_TO_LEADER, PASSED_ON, TO_LEADER
+from fairnotice.control.auth import ASKED_AT, LEFT_TO_LEADER, PASSED_ON, TO_LEADER
 from fairnotice.control.peers import Peer, PeerAnswer
-from fairnotice.control.problems import problem, said, too_large
+from fairnotice.control.problems import CONTENT_TYPE, problem, said, too_large
+from fairnotice.control.shapes import Problem
 from fairnotice.errors import Unavailable, UsageError
 from fairnotice.stores.lease import Lease
 
@@ -43,16 +48,29 @@ LOOK_EVERY_SECONDS = 0.25
 SEEN_SECONDS_MAX = 1.0
 # Where the journal stood when it was answered.
 REVISION = "fairnotice-revision"
+# By what a repeat is known: of our own clients, and of Azure's.
+_KEYS = ("Idempotency-Key", "x-ms-client-request-id")
 # What of a request and of an answer means something at the other end.
 _ASKED = (
     "authorization",
     "content-type",
     "accept",
-    "idempotency-key",
     "user-agent",
     "x-request-id",
+    "if-match",
+    "if-none-match",
+    *map(str.lower, _KEYS),
 )
-_ANSWERED = ("content-type", "retry-after", "www-authenticate", "allow", REVISION)
+_ANSWERED = (
+    "content-type",
+    "retry-after",
+    "www-authenticate",
+    "allow",
+    "etag",
+    "location",
+    "azure-asyncoperation",
+    REVISION,
+)
 
 
 class Cluster(NamedTuple):
@@ -63,9 +81,20 @@ class Cluster(NamedTuple):
 
 
 class PassingOn:
-    """In front of the API of one of several control planes."""
+    """In front of the API of one of several control planes; or of what Azure's tools ask of it.
 
-    def __init__(self, app: ASGIApp, conductor: Conductor, cluster: Cluster) -> None:
+    There no is said otherwise: `says`.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        conductor: Conductor,
+        cluster: Cluster,
+        says: Callable[[Problem], Response] | None = None,
+    ) -> None:
+        self._for_tools = says is not None
+        self._says = says or said
         self._app = app
         self._conductor = conductor
         self._ours = cluster.lease.address
@@ -113,24 +142,28 @@ class PassingOn:
     async def _passed_on(self, request: Request, body_bytes_max: int) -> Response:
         leader = self._conductor.leader
         if PASSED_ON in request.headers:
-            return _cannot("it was passed on to one that does not lead. Nothing was done")
+            return self._cannot("it was passed on to one that does not lead. Nothing was done")
         if leader is None or leader.address == self._ours:
             # Or we are about to: what others have recorded last is being read.
             why = why_nobody_leads(leader) or why_nobody_leads(None)
-            return _cannot(f"{why}. Nothing was done")
+            return self._cannot(f"{why}. Nothing was done")
         if not leader.address:
-            return _cannot(f"{why_nobody_leads(leader)}. Nothing was done")
+            return self._cannot(f"{why_nobody_leads(leader)}. Nothing was done")
         try:
             body = await _whole_body(request, body_bytes_max)
             if body is None:
-                return said(too_large(body_bytes_max))
+                return self._says(too_large(body_bytes_max))
             answer = await self._answer_of(leader, request, body)
         except ClientDisconnect:
             # Whoever asked is gone: nobody reads this.
             return Response(status_code=400)
         except (Unavailable, UsageError) as error:
             log.warning("%s %s was not passed on: %s", request.method, request.url.path, error)
-            return _cannot(_unanswered(leader.address, request.headers, error))
+            return self._cannot(_unanswered(leader.address, request.headers, error))
+        if self._for_tools and answer.headers.get("content-type") == CONTENT_TYPE:
+            # Its control plane has said so, and not what answers Azure's tools there.
+            why = msgspec.json.decode(answer.body, type=_Detail).detail.rstrip(".")
+            return self._cannot(f"{leader.address} leads, and says: {why}. Nothing was done")
         if LEFT_TO_LEADER in request.scope:
             request.scope[LEFT_TO_LEADER]()
         await _seen(self._conductor.feed, answer.headers)
@@ -161,6 +194,8 @@ class PassingOn:
         path = request.scope.get("raw_path", request.url.path.encode()).decode("latin-1")
         query = request.scope["query_string"].decode("latin-1")
         headers = [(name, request.headers[name]) for name in _ASKED if name in request.headers]
+        if self._for_tools:
+            headers.append((ASKED_AT, asked_at(request)))
         return await self._peer.ask(
             request.method,
             f"{path}?{query}" if query else path,
@@ -168,6 +203,45 @@ class PassingOn:
             body=body,
             seconds=ANSWER_SECONDS_MAX,
         )
+
+    def _cannot(self, why: str) -> Response:
+        found = problem("unavailable", 503, f"It cannot be done now: {why}. Try again later.")
+        return self._says(found)
+
+
+class HandingOver:
+    """In front of a control plane: what others pass on that Azure's tools have asked them.
+
+    It is handed to what answers at the port of Azure's tools here, and who asks is looked at there
+    as at that port: whoever says the headers himself has only asked at another port.
+    """
+
+    def __init__(self, app: ASGIApp, for_tools: Callable[[], ASGIApp | None]) -> None:
+        self._app = app
+        self._for_tools = for_tools
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application in front of two others."""
+        headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
+        if not (PASSED_ON in headers and ASKED_AT in headers):
+            await self._app(scope, receive, send)
+            return
+        why = "Azure's tools are not served here: its settings have no table [arm], or it starts."
+        app = self._for_tools() or said(problem("unavailable", UNAVAILABLE, why))
+        await app({**scope, ASKED_AT: headers[ASKED_AT]}, receive, send)
+
+
+class _Detail(msgspec.Struct):
+    """What is read of a problem."""
+
+    detail: str
+
+
+def asked_at(request: Request) -> str:
+    """The URL of the port at which whoever asks has asked, as he writes it."""
+    own = f"{request.url.scheme}://{request.headers.get('host', '')}"
+    asked: str = request.scope.get(ASKED_AT, own)
+    return asked
 
 
 async def _whole_body(request: Request, bytes_max: int) -> bytes | None:
@@ -180,18 +254,15 @@ async def _whole_body(request: Request, bytes_max: int) -> bytes | None:
     return bytes(body)
 
 
-def _cannot(why: str) -> Response:
-    return said(problem("unavailable", 503, f"It cannot be done now: {why}. Try again later."))
-
-
 def _unanswered(address: str, headers: Headers, error: Exception) -> str:
     """Whether it may have been done, and how to find out."""
     sentence = f"the control plane at {address} leads and cannot be reached"
     # A request that may not be sent was not.
     if isinstance(error, UsageError) or isinstance(error.__cause__, ConnectionRefusedError):
         return f"{sentence}. Nothing was done"
-    if "idempotency-key" in headers:
-        return f"{sentence}. Repeated with the same Idempotency-Key, it is not done twice"
+    for key in _KEYS:
+        if key in headers:
+            return f"{sentence}. Repeated with the same {key}, it is not done twice"
     return f"{sentence}. It may have been done: look before you repeat it"
 
 

@@ -23,7 +23,7 @@ from fairnotice.control.guard import LOCAL_NAMES, Guard
 from fairnotice.control.headers import Headers
 from fairnotice.control.holders import cannot_listen, is_loopback
 from fairnotice.control.metrics import CONTENT_TYPE, Tally, exposition
-from fairnotice.control.passing_on import Cluster, PassingOn
+from fairnotice.control.passing_on import Cluster, HandingOver, PassingOn
 from fairnotice.control.publishing import LOCATION, SUBSCRIPTION
 from fairnotice.control.service import Service
 from fairnotice.control.serving import Serving
@@ -133,6 +133,8 @@ class Running:
         self.control = Place("", 0)
         # Where Azure's tools ask, if anywhere.
         self.arm: Place | None = None
+        # What answers there: others pass on to us what they are asked at their own such port.
+        self.for_tools: ASGIApp | None = None
         # Where somebody is asked who he is, there is none.
         self.guard: Guard | None = None
         # Whether `/vm/NAME` is believed.
@@ -318,7 +320,10 @@ async def control_plane(
         # Behind the entrance: whoever may not ask here is not passed on either.
         app = passing_on = PassingOn(app, run.conductor, run.cluster)
     try:
-        async with answering(_entered(run, app, sock, entrance), sock, entrance):
+        entered = _entered(run, app, sock, entrance)
+        if run.cluster is not None:
+            entered = HandingOver(entered, lambda: run.for_tools)
+        async with answering(entered, sock, entrance):
             try:
                 yield
             finally:
