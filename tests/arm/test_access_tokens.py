@@ -1,18 +1,24 @@
 """Access tokens at the port itself, by TLS: what counts no longer, never counted, or may not."""
 
 import base64
+import http.client
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from threading import Barrier
 
 import pytest
 
+from fairnotice.arm.managed_identity import PATH
 from fairnotice.arm.signing import TENANT, Claims, KeyFile, make_key_file
 from fairnotice.clock import SystemClock
+from fairnotice.control.fleet_files import sample_fleet, specification
 from fairnotice.stores.memory import MemoryStore
+from fairnotice.stores.opening import open_store
 from tests.arm.calling import COMPUTE, asked_by_ssl
 from tests.control.bearers import kept
+from tests.endpoint.noding import until
 
 VM = f"{COMPUTE}/virtualMachines/web-0"
 HOUR = timedelta(hours=1)
@@ -156,3 +162,61 @@ def test_of_two_principals_who_write_what_both_have_read_one_is_told(scene):
     found = scene.ask(scene.good, "GET", path)
     assert found.json["tags"] == {"by": winner}
     assert found.headers["etag"] == answers[winner].headers["etag"] != etag
+
+
+# ---- Identities of VMs ----
+
+
+def identity(arm, vm):
+    """What a VM is answered that asks for its access token: status and JSON."""
+    path = f"/vm/{vm}{PATH}?api-version=2018-02-01&resource={arm.url}/"
+    connection = http.client.HTTPConnection(*arm.served.run.metadata, timeout=10)
+    with closing(connection):
+        connection.request("GET", path, headers={"Metadata": "true"})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def seen(arm, text):
+    """How the port answers who shows this."""
+    return arm.get(VM, Authorization=f"Bearer {text}").status
+
+
+def test_an_identity_ends_with_its_vm_and_is_not_that_of_the_next_of_its_name(tmp_path):
+    """At once where it is deleted; for good, and after a restart. The next one is given its own."""
+    url = f"sqlite:{tmp_path}/it.db"
+    store = open_store(url)
+    root = f"Bearer {kept(store, 'root', 'admin')}"
+    with asked_by_ssl(tmp_path / "own", store) as arm:
+
+        def give(name):
+            body = {"name": name, "role": "reader", "vm": "db"}
+            answer = arm.served.post("/v1/tokens", body, Authorization=root)
+            assert answer.status == 200, answer
+
+        give("first")
+        status, answer = identity(arm, "db")
+        old = answer["access_token"]
+        assert (status, seen(arm, old)) == (200, 200)
+        # Described anew it is the same VM.
+        arm.served.inside(arm.served.run.service.apply_fleet(specification(sample_fleet())))
+        assert (identity(arm, "db")[0], seen(arm, old)) == (200, 200)
+
+        gone = arm.call("DELETE", f"{COMPUTE}/virtualMachines/db", Authorization=root)
+        assert gone.status == 202
+        until(lambda: "db" not in arm.fleet.vms, "the VM's end")
+        assert seen(arm, old) == 401
+        (token,) = [
+            one
+            for one in arm.served.get("/v1/tokens", Authorization=root).json["items"]
+            if one["vm"]
+        ]
+        assert (token["name"], token["revoked_at"], token["vm_gone"]) == ("first", None, True)
+        arm.served.inside(arm.served.run.service.apply_fleet(specification(sample_fleet())))
+        assert "db" in arm.fleet.vms
+        assert (identity(arm, "db")[0], seen(arm, old)) == (400, 401)
+    with asked_by_ssl(tmp_path / "own", open_store(url)) as arm:
+        assert (identity(arm, "db")[0], seen(arm, old)) == (400, 401)
+        give("second")
+        status, answer = identity(arm, "db")
+        assert (status, seen(arm, answer["access_token"]), seen(arm, old)) == (200, 200, 401)
