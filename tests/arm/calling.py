@@ -11,6 +11,7 @@ from fairnotice.clock import SystemClock
 from fairnotice.control.running import Entrance
 from tests.control.calling import ANYWHERE, PATIENCE_SECONDS, serving
 from tests.control.calling import _read as read_answer
+from tests.endpoint.noding import until
 
 SUBSCRIPTION = "/subscriptions/00000000-0000-0000-0000-000000000001"
 GROUP = f"{SUBSCRIPTION}/resourceGroups/sample"
@@ -74,14 +75,16 @@ class Asking:
         for event in self.events(vm):
             self.served.post(f"/v1/events/{event['EventId']}/approve")
 
-    def until(self, answer, status, tries=200):
+    def until(self, answer, status):
         """Wait until a long-running operation says so."""
-        for _ in range(tries):
+
+        def over():
             found = self.follow(answer)
-            if found["status"] == status:
-                return found
-            assert found["status"] == "InProgress", found
-        raise AssertionError(found)
+            return found if found["status"] != "InProgress" else None
+
+        found = until(over, status)
+        assert found["status"] == status, found
+        return found
 
 
 class AskingBySSL(Asking):

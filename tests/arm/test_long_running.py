@@ -91,6 +91,43 @@ def test_deleting_a_vm_and_instances(arm):
     assert [one["instanceId"] for one in arm.get(f"{BATCH}/virtualMachines").json["value"]] == ["3"]
 
 
+def test_a_repeat_of_a_delete_is_told_of_the_first(arm):
+    """Also when all is over and nothing is there any more: by the tools' own retry."""
+    some = {"instanceIds": ["1", "2"]}
+    for method, path, body in (
+        ("DELETE", DB, None),
+        ("DELETE", f"{BATCH}/virtualMachines/0", None),
+        ("POST", f"{BATCH}/delete", some),
+    ):
+        first = arm.call(method, path, body, x_ms_client_request_id="1")
+        arm.approve("batch_3")
+        arm.until(first, "Succeeded")
+        again = arm.call(method, path, body, x_ms_client_request_id="1")
+        assert again.status == 202
+        for header in ("azure-asyncoperation", "location"):
+            assert again.headers[header] == first.headers[header]
+    assert {"batch_0", "batch_1", "batch_2", "db"}.isdisjoint(arm.fleet.vms)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{COMPUTE}/virtualMachines/nobody",
+        f"{BATCH}/virtualMachines/9",
+        f"{COMPUTE}/virtualMachineScaleSets/nobody",
+        f"{COMPUTE}/availabilitySets/nobody",
+    ],
+)
+def test_what_is_not_there_need_not_be_deleted(looking, path):
+    """204, as Azure answers; in a resource group that is not there, 404."""
+    answer = looking.call("DELETE", path)
+    assert (answer.status, answer.body) == (204, b"")
+    assert "azure-asyncoperation" not in answer.headers
+    elsewhere = path.replace("/sample/", "/other/")
+    parent = "ResourceNotFound" if "Sets/batch/" in path else "ResourceGroupNotFound"
+    looking.refused(404, parent, "DELETE", elsewhere)
+
+
 def test_instances_all_or_some(arm):
     """Restart without a body is of all of them."""
     some = arm.post(f"{BATCH}/restart", {"instanceIds": ["0", "2"]})
@@ -195,3 +232,24 @@ def test_what_became_of_it_is_known_when_the_law_has_forgotten_it(tmp_path):
             arm.post(f"{DB}/start")
         assert not set(names) & set(arm.fleet.requests)
         assert [arm.follow(one) for one in (done, failed)] == ended
+
+
+def test_what_was_approved_and_canceled_is_not_taken_for_done(tmp_path):
+    """An approval makes no operation of its own: its events' is looked for, forgotten or not."""
+    clock = ManualClock()
+    with asked(open_store(f"sqlite:{tmp_path}/it.db"), clock=clock) as arm:
+        arm.served.post("/v1/nodes/node-1/maintain", {"impact": "reboot"})
+        approved = arm.post(f"{DB}/performMaintenance")
+        (event,) = [one for one in arm.fleet.events.values() if one.scope == "vm:db"]
+        canceled = arm.served.post(f"/v1/operations/{event.operation}/cancel")
+        assert canceled.status in (200, 202), canceled
+        ended = arm.until(approved, "Canceled")
+        for _ in range(40):
+            clock.advance(hours=1)
+            arm.served.look("db")
+        for _ in range(PATIENCE):
+            if event.id not in arm.fleet.events:
+                break
+            arm.post(f"{DB}/start")
+        assert event.id not in arm.fleet.events
+        assert arm.follow(approved) == ended

@@ -14,7 +14,7 @@ BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
     [
         ("ResourceNotFound", "GET", f"{COMPUTE}/virtualMachines/nobody"),
         ("ResourceNotFound", "POST", f"{COMPUTE}/virtualMachines/nobody/restart"),
-        ("ResourceNotFound", "DELETE", f"{COMPUTE}/virtualMachines/nobody"),
+        ("ResourceNotFound", "PATCH", f"{COMPUTE}/availabilitySets/nobody"),
         ("ResourceNotFound", "GET", f"{COMPUTE}/virtualMachineScaleSets/nobody"),
         ("ResourceNotFound", "GET", f"{BATCH}/virtualMachines/9"),
         ("ResourceNotFound", "GET", f"{COMPUTE}/availabilitySets/nobody"),
@@ -38,7 +38,7 @@ BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
 )
 def test_what_is_not_there(looking, code, method, path):
     """404, with a code that says what it is that is not there."""
-    looking.refused(404, code, method, path)
+    looking.refused(404, code, method, path, {} if method == "PATCH" else None)
 
 
 @pytest.mark.parametrize(
@@ -121,16 +121,28 @@ def test_what_the_law_refuses(arm):
     arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/performMaintenance")
     arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/reimage")
     arm.refused(409, "OperationNotAllowed", "POST", f"{BATCH}/reimageall")
-    said = arm.refused(409, "OperationNotAllowed", "PUT", f"{COMPUTE}/virtualMachines/new", {})
-    assert "fleet file" in said
-    path = f"{COMPUTE}/virtualMachineScaleSets/new"
-    arm.refused(409, "OperationNotAllowed", "PUT", path, {})
+
+
+@pytest.mark.parametrize("what", ["virtualMachines", "virtualMachineScaleSets", "availabilitySets"])
+def test_what_is_declared_is_neither_made_nor_deleted(looking, what):
+    """One answer, whether nobody has the name, or something elsewhere or of another kind has it."""
+    path = f"{COMPUTE}/{what}"
+    for name in ("new", "batch_0"):
+        said = looking.refused(409, "OperationNotAllowed", "PUT", f"{path}/{name}", {})
+        assert "fleet file" in said
+    known = {"virtualMachines": "db", "virtualMachineScaleSets": "batch", "availabilitySets": "web"}
+    elsewhere = f"{path}/{known[what]}".replace("/sample/", "/other/")
+    assert looking.refused(409, "OperationNotAllowed", "PUT", elsewhere, {}) == said
+    if what != "virtualMachines":
+        said = looking.refused(409, "OperationNotAllowed", "DELETE", f"{path}/{known[what]}")
+        assert "delete what is in it" in said
+        assert looking.get(f"{path}/{known[what]}").status == 200
 
 
 def test_a_page_of_another_site_is_kept_out(looking):
     """As on the control port: neither by another name, nor with another Origin."""
     for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
-        assert looking.get(VM, **headers).status == 403
+        looking.refused(403, "AuthorizationFailed", "GET", VM, **headers)
     assert looking.get(VM, Host="localhost:8643").status == 200
 
 

@@ -49,6 +49,32 @@ def test_any_other_terminate_notice_is_refused(looking, time):
     assert looking.fleet.scale_sets["batch"].terminate_notice_minutes == 5
 
 
+@pytest.mark.parametrize("method", ["PATCH", "PUT"])
+def test_null_is_no_time_or_no_notice(arm, method):
+    """As SDKs send what is not set: without a time it is Azure's, without a profile off."""
+
+    def write(profile, of="terminateNotificationProfile"):
+        body = notice(None)
+        events = body["properties"]["virtualMachineProfile"]["scheduledEventsProfile"]
+        if of == "scheduledEventsProfile":
+            body["properties"]["virtualMachineProfile"][of] = profile
+        else:
+            events[of] = profile
+        assert arm.call(method, BATCH, body).status == 200
+        return arm.fleet.scale_sets["batch"].terminate_notice_minutes
+
+    arm.call(method, BATCH, notice("PT10M"))
+    assert write({"enable": True, "notBeforeTimeout": None}) == 5
+    assert write({"enable": None, "notBeforeTimeout": None}) is None
+    for of in ("terminateNotificationProfile", "scheduledEventsProfile"):
+        arm.call(method, BATCH, notice("PT10M"))
+        assert write(None, of) is None
+    arm.call(method, BATCH, notice("PT10M"))
+    # Who does not speak of it leaves it as it is.
+    assert arm.call(method, BATCH, {"tags": {"a": "b"}}).status == 200
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == 10
+
+
 @pytest.mark.parametrize(("path", "vm"), [(VM, "db"), (WEB, "web-0"), (BATCH, "batch_0")])
 def test_automatic_approval_is_obeyed(arm, path, vm):
     """Of user-initiated Reboot and Redeploy: the event appears already Started."""
