@@ -2,8 +2,10 @@
 
 import pytest
 
+from fairnotice.control.fleet_files import sample_fleet, specification
 from fairnotice.stores.opening import open_store
 from fairnotice.testing.manual_clock import ManualClock
+from fairnotice.words import Priority
 from tests.arm.calling import COMPUTE, SUBSCRIPTION, asked
 
 VM = f"{COMPUTE}/virtualMachines/web-0"
@@ -61,6 +63,21 @@ def test_what_else_waits_for_an_approval(arm, word):
             arm.approve(vm)
         arm.until(answer, "Succeeded")
         arm.refused(409, "OperationNotAllowed", "POST", f"{DB}/performMaintenance")
+
+
+@pytest.mark.parametrize("path", [BATCH, f"{BATCH}/virtualMachines/0"])
+def test_maintenance_of_a_scale_set_and_of_an_instance(arm, path):
+    """PerformMaintenance approves for those that are named, and is over when their impact is."""
+    arm.refused(409, "OperationNotAllowed", "POST", f"{path}/performMaintenance")
+    node = arm.fleet.vms["batch_0"].node
+    arm.served.post(f"/v1/nodes/{node}/maintain", {"impact": "reboot"})
+    answer = arm.post(f"{path}/performMaintenance")
+    assert answer.status == 202
+    (event,) = [one for one in arm.fleet.events.values() if one.scope.startswith("scale-set:batch")]
+    assert event.approval.by == "operator"
+    for vm in [one.name for one in arm.fleet.vms.values() if one.node == node]:
+        arm.approve(vm)
+    arm.until(answer, "Succeeded")
 
 
 def test_power_acts_at_once(arm):
@@ -151,6 +168,17 @@ def test_simulating_an_eviction_is_answered_204(arm):
     assert "azure-asyncoperation" not in answer.headers
     (event,) = arm.events("spot_1")
     assert (event["EventType"], event["Resources"]) == ("Preempt", ["spot_0"])
+
+
+def test_evicting_a_spot_vm_that_is_no_instance(arm):
+    """By its own address; what was Regular is refused, and nothing is announced."""
+    arm.refused(409, "OperationNotAllowed", "POST", f"{DB}/simulateEviction")
+    assert arm.events("db") == []
+    fleet = specification(sample_fleet())
+    vms = [one._replace(priority=Priority.SPOT) if one.name == "db" else one for one in fleet.vms]
+    arm.served.inside(arm.served.run.service.apply_fleet(fleet._replace(vms=tuple(vms))))
+    assert arm.post(f"{DB}/simulateEviction").status == 204
+    assert [one["EventType"] for one in arm.events("db")] == ["Preempt"]
 
 
 def test_reapplying_changes_nothing(arm):

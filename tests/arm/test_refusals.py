@@ -25,6 +25,7 @@ BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
         ("SubscriptionNotFound", "GET", VM.replace(SUBSCRIPTION, OTHER)),
         ("SubscriptionNotFound", "POST", f"{VM}/restart".replace(SUBSCRIPTION, OTHER)),
         ("InvalidResourceType", "GET", f"{COMPUTE}/disks"),
+        ("InvalidResourceType", "GET", f"{COMPUTE}/cloudServices/FrontEnd"),
         ("InvalidResourceType", "POST", f"{VM}/explode"),
         ("InvalidResourceNamespace", "GET", f"{GROUP}/providers/Microsoft.Network/networks"),
         ("NotFound", "GET", "/"),
@@ -119,8 +120,20 @@ def test_what_the_law_refuses(arm):
     said = arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/restart")
     assert "Start it first." in said
     arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/performMaintenance")
-    arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/reimage")
-    arm.refused(409, "OperationNotAllowed", "POST", f"{BATCH}/reimageall")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(f"{VM}/{word}" for word in ("reimage", "generalize", "capture", "convertToManagedDisks")),
+        *(f"{BATCH}/{word}" for word in ("reimage", "reimageall", "manualupgrade")),
+    ],
+)
+def test_what_needs_disks(looking, path):
+    """409, which says so; of a VM or a set that is not there, 404."""
+    assert "disks" in looking.refused(409, "OperationNotAllowed", "POST", path)
+    nobody = path.replace("web-0", "nobody").replace("batch", "nobody")
+    looking.refused(404, "ResourceNotFound", "POST", nobody)
 
 
 @pytest.mark.parametrize("what", ["virtualMachines", "virtualMachineScaleSets", "availabilitySets"])

@@ -138,6 +138,19 @@ def test_other_properties_are_kept_and_given_back():
         assert "vm:db" not in arm.fleet.kept
 
 
+@pytest.mark.parametrize("path", [BATCH, WEB, f"{COMPUTE}/virtualMachines/web-0"])
+def test_sets_and_the_vms_in_them_keep_other_properties_too(arm, path):
+    """Given back beside what is ours, until a PUT does not say them."""
+    before = arm.get(path).json
+    body = {"tags": {"team": "red"}, "properties": {"proximityPlacementGroup": {"id": "/x"}}}
+    assert arm.call("PATCH", path, body).status == 200
+    found = arm.get(path).json
+    assert found["tags"] == {"team": "red"}
+    assert found["properties"] == {**before["properties"], **body["properties"]}
+    arm.call("PUT", path, {"location": "local"})
+    assert arm.get(path).json["properties"] == before["properties"]
+
+
 def test_what_cannot_be_another_is_refused(looking):
     """Where it is, whether it is Spot, and in which set: 409, as Azure says it."""
     for path, body in (
