@@ -76,6 +76,9 @@ class Vm(NamedTuple):
     resource_group: str = "default"
     zone: str | None = None
     tags: tuple[tuple[str, str], ...] = ()
+    # The revision at which it was declared: it tells this VM from an earlier one of its name, whose
+    # identity is not its own.
+    declared_revision: int = 0
 
     @property
     def running(self) -> bool:

@@ -2,12 +2,16 @@
 
 import http.client
 import json
+import ssl
 from contextlib import contextmanager
+from urllib.parse import urlencode
 
-from fairnotice.arm.serving import Port, opened
+from fairnotice.arm.serving import Port, opened, opened_for_this_machine
+from fairnotice.clock import SystemClock
 from fairnotice.control.running import Entrance
 from tests.control.calling import ANYWHERE, PATIENCE_SECONDS, serving
 from tests.control.calling import _read as read_answer
+from tests.endpoint.noding import until
 
 SUBSCRIPTION = "/subscriptions/00000000-0000-0000-0000-000000000001"
 GROUP = f"{SUBSCRIPTION}/resourceGroups/sample"
@@ -25,12 +29,16 @@ class Asking:
     def fleet(self):
         return self.served.run.service.fleet
 
+    def connection(self):
+        """A connection to the port."""
+        return http.client.HTTPConnection(*self.served.run.arm, timeout=PATIENCE_SECONDS)
+
     def call(self, method, path, body=None, query=VERSION, **headers):
         """One request to the port; a body that is not bytes is sent as JSON."""
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
         names = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection(*self.served.run.arm, timeout=PATIENCE_SECONDS)
+        connection = self.connection()
         try:
             connection.request(method, f"{path}?{query}" if query else path, body, names)
             return read_answer(connection.getresponse())
@@ -67,14 +75,52 @@ class Asking:
         for event in self.events(vm):
             self.served.post(f"/v1/events/{event['EventId']}/approve")
 
-    def until(self, answer, status, tries=200):
+    def until(self, answer, status):
         """Wait until a long-running operation says so."""
-        for _ in range(tries):
+
+        def over():
             found = self.follow(answer)
-            if found["status"] == status:
-                return found
-            assert found["status"] == "InProgress", found
-        raise AssertionError(found)
+            return found if found["status"] != "InProgress" else None
+
+        found = until(over, status)
+        assert found["status"] == status, found
+        return found
+
+
+class AskingBySSL(Asking):
+    """A service whose port has the certificate and keys that `up` makes, in this directory."""
+
+    def __init__(self, served, directory):
+        super().__init__(served)
+        self.directory = directory
+        self._trusted = ssl.create_default_context(cafile=directory / "ca.pem")
+
+    @property
+    def url(self):
+        """As a tool is told it, and as access tokens have it for their audience."""
+        return f"https://localhost:{self.served.run.arm.port}"
+
+    def connection(self):
+        return http.client.HTTPSConnection(
+            *self.served.run.arm, timeout=PATIENCE_SECONDS, context=self._trusted
+        )
+
+    def sign_in(self, client, secret):
+        """The access token of a service principal, as `az login --service-principal` gets it."""
+        form = {"grant_type": "client_credentials", "client_id": client, "client_secret": secret}
+        body = urlencode({**form, "resource": f"{self.url}/"}).encode()
+        kind = "application/x-www-form-urlencoded"
+        answer = self.post("/adfs/oauth2/token", body, query="", Content_Type=kind)
+        assert answer.status == 200, answer
+        return answer.json["access_token"]
+
+
+@contextmanager
+def asked_by_ssl(directory, store, clock=None, **more):
+    """The same with TLS, where everybody has to sign in."""
+    port = opened_for_this_machine(ANYWHERE, directory, clock or SystemClock())
+    with serving(store, clock=clock, beside=port, auth=True, **more) as served:
+        yield AskingBySSL(served, directory)
 
 
 @contextmanager

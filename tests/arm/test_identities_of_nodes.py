@@ -9,8 +9,9 @@ from fairnotice.arm.serving import Port, opened, signing_with
 from fairnotice.arm.signing import KeyFile, make_key_file
 from fairnotice.clock import SystemClock
 from fairnotice.control.running import Entrance
+from fairnotice.control.tokens import Wanted
 from fairnotice.stores.memory import MemoryStore
-from tests.control.bearers import kept
+from fairnotice.words import TokenRole
 from tests.control.calling import ANYWHERE, serving
 from tests.endpoint.noding import endpoint, relay, until
 
@@ -52,9 +53,10 @@ def test_an_endpoint_passes_on_and_says_503_while_it_is_cut_off(tmp_path, signin
 
 def test_a_vm_of_this_process_signs_in_and_is_in_the_audit(signing):
     """As the port of Azure Resource Manager has it set up, and nobody else."""
-    store = MemoryStore()
-    kept(store, "id", "reader", SystemClock().wall(), vm="web-0")
-    with serving(store, beside=signing, auth=True) as served:
+    with serving(MemoryStore(), beside=signing, auth=True) as served:
+        declared = served.run.service.fleet.vms["web-0"].declared_revision
+        wanted = Wanted("id", TokenRole.READER, vm="web-0", vm_revision=declared)
+        served.inside(served.run.auth.tokens.add(wanted, "test"))
         connection = http.client.HTTPConnection(*served.run.metadata, timeout=10)
         connection.request("GET", f"/vm/web-0{PATH}", headers={"Metadata": "true"})
         status = connection.getresponse().status

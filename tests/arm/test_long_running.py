@@ -2,8 +2,10 @@
 
 import pytest
 
+from fairnotice.control.fleet_files import sample_fleet, specification
 from fairnotice.stores.opening import open_store
 from fairnotice.testing.manual_clock import ManualClock
+from fairnotice.words import Priority
 from tests.arm.calling import COMPUTE, SUBSCRIPTION, asked
 
 VM = f"{COMPUTE}/virtualMachines/web-0"
@@ -63,6 +65,21 @@ def test_what_else_waits_for_an_approval(arm, word):
         arm.refused(409, "OperationNotAllowed", "POST", f"{DB}/performMaintenance")
 
 
+@pytest.mark.parametrize("path", [BATCH, f"{BATCH}/virtualMachines/0"])
+def test_maintenance_of_a_scale_set_and_of_an_instance(arm, path):
+    """PerformMaintenance approves for those that are named, and is over when their impact is."""
+    arm.refused(409, "OperationNotAllowed", "POST", f"{path}/performMaintenance")
+    node = arm.fleet.vms["batch_0"].node
+    arm.served.post(f"/v1/nodes/{node}/maintain", {"impact": "reboot"})
+    answer = arm.post(f"{path}/performMaintenance")
+    assert answer.status == 202
+    (event,) = [one for one in arm.fleet.events.values() if one.scope.startswith("scale-set:batch")]
+    assert event.approval.by == "operator"
+    for vm in [one.name for one in arm.fleet.vms.values() if one.node == node]:
+        arm.approve(vm)
+    arm.until(answer, "Succeeded")
+
+
 def test_power_acts_at_once(arm):
     """Stop, deallocate and start: over at the first look; and again, when nothing is to be done."""
     for word, state in (
@@ -91,6 +108,43 @@ def test_deleting_a_vm_and_instances(arm):
     assert [one["instanceId"] for one in arm.get(f"{BATCH}/virtualMachines").json["value"]] == ["3"]
 
 
+def test_a_repeat_of_a_delete_is_told_of_the_first(arm):
+    """Also when all is over and nothing is there any more: by the tools' own retry."""
+    some = {"instanceIds": ["1", "2"]}
+    for method, path, body in (
+        ("DELETE", DB, None),
+        ("DELETE", f"{BATCH}/virtualMachines/0", None),
+        ("POST", f"{BATCH}/delete", some),
+    ):
+        first = arm.call(method, path, body, x_ms_client_request_id="1")
+        arm.approve("batch_3")
+        arm.until(first, "Succeeded")
+        again = arm.call(method, path, body, x_ms_client_request_id="1")
+        assert again.status == 202
+        for header in ("azure-asyncoperation", "location"):
+            assert again.headers[header] == first.headers[header]
+    assert {"batch_0", "batch_1", "batch_2", "db"}.isdisjoint(arm.fleet.vms)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{COMPUTE}/virtualMachines/nobody",
+        f"{BATCH}/virtualMachines/9",
+        f"{COMPUTE}/virtualMachineScaleSets/nobody",
+        f"{COMPUTE}/availabilitySets/nobody",
+    ],
+)
+def test_what_is_not_there_need_not_be_deleted(looking, path):
+    """204, as Azure answers; in a resource group that is not there, 404."""
+    answer = looking.call("DELETE", path)
+    assert (answer.status, answer.body) == (204, b"")
+    assert "azure-asyncoperation" not in answer.headers
+    elsewhere = path.replace("/sample/", "/other/")
+    parent = "ResourceNotFound" if "Sets/batch/" in path else "ResourceGroupNotFound"
+    looking.refused(404, parent, "DELETE", elsewhere)
+
+
 def test_instances_all_or_some(arm):
     """Restart without a body is of all of them."""
     some = arm.post(f"{BATCH}/restart", {"instanceIds": ["0", "2"]})
@@ -114,6 +168,17 @@ def test_simulating_an_eviction_is_answered_204(arm):
     assert "azure-asyncoperation" not in answer.headers
     (event,) = arm.events("spot_1")
     assert (event["EventType"], event["Resources"]) == ("Preempt", ["spot_0"])
+
+
+def test_evicting_a_spot_vm_that_is_no_instance(arm):
+    """By its own address; what was Regular is refused, and nothing is announced."""
+    arm.refused(409, "OperationNotAllowed", "POST", f"{DB}/simulateEviction")
+    assert arm.events("db") == []
+    fleet = specification(sample_fleet())
+    vms = [one._replace(priority=Priority.SPOT) if one.name == "db" else one for one in fleet.vms]
+    arm.served.inside(arm.served.run.service.apply_fleet(fleet._replace(vms=tuple(vms))))
+    assert arm.post(f"{DB}/simulateEviction").status == 204
+    assert [one["EventType"] for one in arm.events("db")] == ["Preempt"]
 
 
 def test_reapplying_changes_nothing(arm):
@@ -195,3 +260,24 @@ def test_what_became_of_it_is_known_when_the_law_has_forgotten_it(tmp_path):
             arm.post(f"{DB}/start")
         assert not set(names) & set(arm.fleet.requests)
         assert [arm.follow(one) for one in (done, failed)] == ended
+
+
+def test_what_was_approved_and_canceled_is_not_taken_for_done(tmp_path):
+    """An approval makes no operation of its own: its events' is looked for, forgotten or not."""
+    clock = ManualClock()
+    with asked(open_store(f"sqlite:{tmp_path}/it.db"), clock=clock) as arm:
+        arm.served.post("/v1/nodes/node-1/maintain", {"impact": "reboot"})
+        approved = arm.post(f"{DB}/performMaintenance")
+        (event,) = [one for one in arm.fleet.events.values() if one.scope == "vm:db"]
+        canceled = arm.served.post(f"/v1/operations/{event.operation}/cancel")
+        assert canceled.status in (200, 202), canceled
+        ended = arm.until(approved, "Canceled")
+        for _ in range(40):
+            clock.advance(hours=1)
+            arm.served.look("db")
+        for _ in range(PATIENCE):
+            if event.id not in arm.fleet.events:
+                break
+            arm.post(f"{DB}/start")
+        assert event.id not in arm.fleet.events
+        assert arm.follow(approved) == ended

@@ -14,7 +14,7 @@ BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
     [
         ("ResourceNotFound", "GET", f"{COMPUTE}/virtualMachines/nobody"),
         ("ResourceNotFound", "POST", f"{COMPUTE}/virtualMachines/nobody/restart"),
-        ("ResourceNotFound", "DELETE", f"{COMPUTE}/virtualMachines/nobody"),
+        ("ResourceNotFound", "PATCH", f"{COMPUTE}/availabilitySets/nobody"),
         ("ResourceNotFound", "GET", f"{COMPUTE}/virtualMachineScaleSets/nobody"),
         ("ResourceNotFound", "GET", f"{BATCH}/virtualMachines/9"),
         ("ResourceNotFound", "GET", f"{COMPUTE}/availabilitySets/nobody"),
@@ -25,6 +25,7 @@ BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
         ("SubscriptionNotFound", "GET", VM.replace(SUBSCRIPTION, OTHER)),
         ("SubscriptionNotFound", "POST", f"{VM}/restart".replace(SUBSCRIPTION, OTHER)),
         ("InvalidResourceType", "GET", f"{COMPUTE}/disks"),
+        ("InvalidResourceType", "GET", f"{COMPUTE}/cloudServices/FrontEnd"),
         ("InvalidResourceType", "POST", f"{VM}/explode"),
         ("InvalidResourceNamespace", "GET", f"{GROUP}/providers/Microsoft.Network/networks"),
         ("NotFound", "GET", "/"),
@@ -38,7 +39,7 @@ BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
 )
 def test_what_is_not_there(looking, code, method, path):
     """404, with a code that says what it is that is not there."""
-    looking.refused(404, code, method, path)
+    looking.refused(404, code, method, path, {} if method == "PATCH" else None)
 
 
 @pytest.mark.parametrize(
@@ -119,18 +120,42 @@ def test_what_the_law_refuses(arm):
     said = arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/restart")
     assert "Start it first." in said
     arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/performMaintenance")
-    arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/reimage")
-    arm.refused(409, "OperationNotAllowed", "POST", f"{BATCH}/reimageall")
-    said = arm.refused(409, "OperationNotAllowed", "PUT", f"{COMPUTE}/virtualMachines/new", {})
-    assert "fleet file" in said
-    path = f"{COMPUTE}/virtualMachineScaleSets/new"
-    arm.refused(409, "OperationNotAllowed", "PUT", path, {})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(f"{VM}/{word}" for word in ("reimage", "generalize", "capture", "convertToManagedDisks")),
+        *(f"{BATCH}/{word}" for word in ("reimage", "reimageall", "manualupgrade")),
+    ],
+)
+def test_what_needs_disks(looking, path):
+    """409, which says so; of a VM or a set that is not there, 404."""
+    assert "disks" in looking.refused(409, "OperationNotAllowed", "POST", path)
+    nobody = path.replace("web-0", "nobody").replace("batch", "nobody")
+    looking.refused(404, "ResourceNotFound", "POST", nobody)
+
+
+@pytest.mark.parametrize("what", ["virtualMachines", "virtualMachineScaleSets", "availabilitySets"])
+def test_what_is_declared_is_neither_made_nor_deleted(looking, what):
+    """One answer, whether nobody has the name, or something elsewhere or of another kind has it."""
+    path = f"{COMPUTE}/{what}"
+    for name in ("new", "batch_0"):
+        said = looking.refused(409, "OperationNotAllowed", "PUT", f"{path}/{name}", {})
+        assert "fleet file" in said
+    known = {"virtualMachines": "db", "virtualMachineScaleSets": "batch", "availabilitySets": "web"}
+    elsewhere = f"{path}/{known[what]}".replace("/sample/", "/other/")
+    assert looking.refused(409, "OperationNotAllowed", "PUT", elsewhere, {}) == said
+    if what != "virtualMachines":
+        said = looking.refused(409, "OperationNotAllowed", "DELETE", f"{path}/{known[what]}")
+        assert "delete what is in it" in said
+        assert looking.get(f"{path}/{known[what]}").status == 200
 
 
 def test_a_page_of_another_site_is_kept_out(looking):
     """As on the control port: neither by another name, nor with another Origin."""
     for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
-        assert looking.get(VM, **headers).status == 403
+        looking.refused(403, "AuthorizationFailed", "GET", VM, **headers)
     assert looking.get(VM, Host="localhost:8643").status == 200
 
 

@@ -7,6 +7,7 @@ from fairnotice.arm.routes import ROUTES
 from fairnotice.stores.memory import MemoryStore
 from tests.arm.calling import COMPUTE, SUBSCRIPTION, asked
 from tests.control.bearers import ROLES, STRANGERS, Bearers, kept
+from tests.endpoint.noding import until
 
 NAMES = {
     "{subscription}": SUBSCRIPTION.rpartition("/")[2],
@@ -25,6 +26,7 @@ NAMES = {
 # and not read from the table, so that a new address needs somebody who thinks of it.
 LOOKS = {"GET": "reader"}
 CHANGES = {"POST": "operator", "PUT": "operator", "PATCH": "operator", "DELETE": "operator"}
+KINDS = ("virtualMachines", "virtualMachineScaleSets", "availabilitySets")
 # Lists of which everybody is shown his own, whatever he is limited to.
 LISTS = {
     "/subscriptions",
@@ -35,11 +37,11 @@ LISTS = {
     *(
         f"/subscriptions/{{subscription}}{group}/providers/Microsoft.Compute/{what}"
         for group in ("", "/resourceGroups/{group}")
-        for what in ("virtualMachines", "virtualMachineScaleSets", "availabilitySets")
+        for what in KINDS
     ),
 }
-# Where each event of the body, or each instance of the list, is looked at by itself.
-ONE_BY_ONE = ("/scheduledevents", "{scale_set}/virtualMachines")
+# Where each event of the body is looked at by itself.
+ONE_BY_ONE = ("/scheduledevents",)
 
 
 def url_of(path):
@@ -95,10 +97,82 @@ def test_limits_are_obeyed(gated):
     assert [one["name"] for one in shown] == ["web-0", "web-1", "web-2"]
     sets = f"{COMPUTE}/virtualMachineScaleSets"
     assert gated.ask("limited", "get", sets).json["value"] == []
-    assert gated.ask("limited", "get", f"{sets}/batch/virtualMachines").json["value"] == []
-    told = {gated.ask("limited", "get", f"{vms}/{name}").body for name in ("db", "nobody")}
-    assert len(told) == 1
     assert gated.ask("limited", "get", f"{vms}/web-1").status == 200
+
+
+# Of each address, that of a thing somewhere else and that of nothing.
+HIDDEN_AND_NOTHING = [
+    *(
+        (method, f"virtualMachines/db{word}", f"virtualMachines/nobody{word}")
+        for method, word in (("GET", ""), ("DELETE", ""), ("PUT", ""), ("POST", "/restart"))
+    ),
+    *(
+        (method, f"virtualMachineScaleSets/batch{word}", f"virtualMachineScaleSets/nobody{word}")
+        for method, word in (
+            ("GET", ""),
+            ("GET", "/virtualMachines"),
+            ("GET", "/virtualMachines/0"),
+            ("PUT", ""),
+            ("DELETE", ""),
+            ("POST", "/delete"),
+        )
+    ),
+    ("PUT", "availabilitySets/web", "availabilitySets/nobody"),
+    ("DELETE", "availabilitySets/web", "availabilitySets/nobody"),
+]
+
+
+def test_what_is_hidden_and_what_is_not_there_are_told_alike():
+    """Whoever may see only a part learns nothing of the rest, whichever way he asks for it."""
+    store = MemoryStore()
+    with asked(store, auth=True) as arm:
+        bearers = Bearers(arm, store)
+        bearers.texts["other"] = kept(store, "other", resource_groups=("elsewhere",))
+        bearers.ask("operator", "post", f"{COMPUTE}/virtualMachines/db/restart")
+        (event,) = arm.events("db")
+        events = f"{COMPUTE}/virtualMachines/db/providers/Microsoft.Maintenance/scheduledevents"
+
+        def told(method, *paths, bodies=({},)):
+            answers = [
+                bearers.ask("other", method, path, body) for path in paths for body in bodies
+            ]
+            return {(one.status, one.body) for one in answers}
+
+        for method, *paths in HIDDEN_AND_NOTHING:
+            found = told(method, *(f"{COMPUTE}/{path}" for path in paths))
+            assert [status for status, _ in found] == [403], (method, paths)
+        ids = (event["EventId"], "nothing")
+        assert len(told("POST", *(f"{events}/{one}/acknowledge" for one in ids))) == 1
+        assert len(told("POST", events, bodies=[{"value": [one]} for one in ids])) == 1
+        for what in ("", *(f"/providers/Microsoft.Compute/{one}" for one in KINDS)):
+            groups = [
+                f"{SUBSCRIPTION}/resourceGroups/{name}{what}" for name in ("sample", "simple")
+            ]
+            found = {
+                (status, body.replace(b"simple", b"sample"))
+                for status, body in told("GET", *groups)
+            }
+            assert [status for status, _ in found] == [404], what
+        assert arm.fleet.vms["db"]
+
+
+def test_a_repeat_of_a_delete_is_for_who_asked_for_it():
+    """Though what he may touch is gone by then; to anybody else it says no more than before."""
+    store = MemoryStore()
+    with asked(store, auth=True) as arm:
+        bearers = Bearers(arm, store)
+        bearers.texts["mine"] = kept(store, "mine", resource_groups=("sample",))
+        path = f"{COMPUTE}/virtualMachines/db"
+        first = bearers.ask("mine", "delete", path, x_ms_client_request_id="1")
+        until(lambda: "db" not in arm.fleet.vms)
+        again = bearers.ask("mine", "delete", path, x_ms_client_request_id="1")
+        assert (first.status, again.status) == (202, 202)
+        assert again.headers["location"] == first.headers["location"]
+        told = {
+            bearers.ask(who, "delete", path, x_ms_client_request_id=key).status
+            for who, key in (("limited", "1"), ("limited", "2"), ("mine", "2"))
+        }
+        assert told == {403}
 
 
 def test_a_token_of_a_resource_group_and_the_audit():

@@ -74,7 +74,7 @@ def shown(tools, line):
 def test_every_command_of_az_comes_to_what_it_should(tools):
     """Also those that wait for an event: a VM sees it, approves, and the command returns."""
     commands = {name: found for name, found in tools["found"].items() if name.startswith("az ")}
-    assert len(commands) == 22
+    assert len(commands) == 27
     for name, (code, _, said, _) in commands.items():
         wanted, word = REFUSED.get(name.removeprefix("az "), (0, ""))
         assert code == wanted, (name, said)
@@ -97,6 +97,16 @@ def test_what_az_shows(tools):
     """Names, power, instances, the terminate notice that was asked for, and how many there are."""
     assert [vm["name"] for vm in shown(tools, "vm list")] == ["web-0", "web-1", "web-2", "db"]
     assert {vm["powerState"] for vm in shown(tools, "vm list -d")} == {"VM running"}
+    assert shown(tools, "vm show -g sample -n web-0")["name"] == "web-0"
+    view = shown(tools, "vm get-instance-view -g sample -n web-0")["instanceView"]
+    assert [one["code"] for one in view["statuses"]][-1] == "PowerState/running"
+    assert [one["name"] for one in shown(tools, "vmss list")] == ["batch", "spot"]
+    assert shown(tools, "vmss show -g sample -n batch")["sku"]["capacity"] == 4
+    view = shown(tools, "vmss get-instance-view -g sample -n batch")
+    assert {"code": "PowerState/running", "count": 4} in view["virtualMachine"]["statusesSummary"]
+    instances = shown(tools, "vmss list-instances -g sample -n batch")
+    assert [one["instanceId"] for one in instances] == ["0", "1", "2", "3"]
+    assert [one["name"] for one in shown(tools, "group list")] == ["sample"]
     updated = shown(tools, f"{NOTICE} 10")
     profile = updated["virtualMachineProfile"]["scheduledEventsProfile"]
     assert profile["terminateNotificationProfile"] == {"enable": True, "notBeforeTimeout": "PT10M"}
@@ -113,6 +123,7 @@ def test_vms_saw_what_was_going_to_happen(tools):
         ["Redeploy", "web-0"],
         ["Reboot", "web-1"],
         ["Reboot", "batch_0"],
+        ["Redeploy", "batch_1"],
         ["Terminate", "batch_4"],
         ["Preempt", "spot_0"],
     ):

@@ -49,6 +49,32 @@ def test_any_other_terminate_notice_is_refused(looking, time):
     assert looking.fleet.scale_sets["batch"].terminate_notice_minutes == 5
 
 
+@pytest.mark.parametrize("method", ["PATCH", "PUT"])
+def test_null_is_no_time_or_no_notice(arm, method):
+    """As SDKs send what is not set: without a time it is Azure's, without a profile off."""
+
+    def write(profile, of="terminateNotificationProfile"):
+        body = notice(None)
+        events = body["properties"]["virtualMachineProfile"]["scheduledEventsProfile"]
+        if of == "scheduledEventsProfile":
+            body["properties"]["virtualMachineProfile"][of] = profile
+        else:
+            events[of] = profile
+        assert arm.call(method, BATCH, body).status == 200
+        return arm.fleet.scale_sets["batch"].terminate_notice_minutes
+
+    arm.call(method, BATCH, notice("PT10M"))
+    assert write({"enable": True, "notBeforeTimeout": None}) == 5
+    assert write({"enable": None, "notBeforeTimeout": None}) is None
+    for of in ("terminateNotificationProfile", "scheduledEventsProfile"):
+        arm.call(method, BATCH, notice("PT10M"))
+        assert write(None, of) is None
+    arm.call(method, BATCH, notice("PT10M"))
+    # Who does not speak of it leaves it as it is.
+    assert arm.call(method, BATCH, {"tags": {"a": "b"}}).status == 200
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == 10
+
+
 @pytest.mark.parametrize(("path", "vm"), [(VM, "db"), (WEB, "web-0"), (BATCH, "batch_0")])
 def test_automatic_approval_is_obeyed(arm, path, vm):
     """Of user-initiated Reboot and Redeploy: the event appears already Started."""
@@ -110,6 +136,19 @@ def test_other_properties_are_kept_and_given_back():
         emptied = arm.call("PUT", VM, {"location": "local"}).json
         assert emptied["tags"] == before["tags"] == {}
         assert "vm:db" not in arm.fleet.kept
+
+
+@pytest.mark.parametrize("path", [BATCH, WEB, f"{COMPUTE}/virtualMachines/web-0"])
+def test_sets_and_the_vms_in_them_keep_other_properties_too(arm, path):
+    """Given back beside what is ours, until a PUT does not say them."""
+    before = arm.get(path).json
+    body = {"tags": {"team": "red"}, "properties": {"proximityPlacementGroup": {"id": "/x"}}}
+    assert arm.call("PATCH", path, body).status == 200
+    found = arm.get(path).json
+    assert found["tags"] == {"team": "red"}
+    assert found["properties"] == {**before["properties"], **body["properties"]}
+    arm.call("PUT", path, {"location": "local"})
+    assert arm.get(path).json["properties"] == before["properties"]
 
 
 def test_what_cannot_be_another_is_refused(looking):

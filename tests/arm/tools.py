@@ -17,7 +17,7 @@ from pathlib import Path
 from fairnotice.arm.serving import opened_for_this_machine
 from fairnotice.arm.signing import TENANT
 from fairnotice.clock import SystemClock
-from tests.arm.calling import Asking
+from tests.arm.calling import COMPUTE, VERSION, Asking
 from tests.control.calling import ANYWHERE, serving
 
 ROOT = Path(__file__).parents[2]
@@ -34,11 +34,14 @@ NOTICE = (
     "vmss update -g sample -n batch --enable-terminate-notification true "
     "--terminate-notification-time"
 )
+# There is no command of az for it.
+REDEPLOY = f"{COMPUTE}/virtualMachineScaleSets/batch/virtualMachines/1/redeploy?{VERSION}"
 # Side by side; what is of one VM or set stands in one lane, in its order.
 LANES = (
     (
         "vm list",
         "vm list -d",
+        "vm show -g sample -n web-0",
         "vm get-instance-view -g sample -n web-0",
         "vm restart -g sample -n web-0",
         "vm redeploy -g sample -n web-0",
@@ -52,13 +55,17 @@ LANES = (
         "vm update -g sample -n web-2 --set tags.team=red",
     ),
     (
+        "group list",
         "vmss list",
+        "vmss show -g sample -n batch",
+        "vmss get-instance-view -g sample -n batch",
         "vmss list-instances -g sample -n batch",
         "vmss restart -g sample -n batch --instance-ids 0",
         f"{NOTICE} 10",
         f"{NOTICE} 20",
         "vmss scale -g sample -n batch --new-capacity 5",
         "vmss delete-instances -g sample -n batch --instance-ids 4",
+        f"rest --method post --url {REDEPLOY}",
         "vmss simulate-eviction -g sample -n spot --instance-id 0",
     ),
 )

@@ -14,6 +14,7 @@ from fairnotice.cli import exits
 from fairnotice.stores.opening import open_store
 from tests.cli.typed import PROGRAM, environment, typed
 from tests.control.calling import serving
+from tests.endpoint.noding import until
 
 
 @pytest.fixture(scope="module")
@@ -279,3 +280,40 @@ def test_the_audit_of_a_name_that_nobody_has_says_so(guarded):
     quiet = guarded(guarded.root, "audit", "--who", "quiet")
     assert "There is no token ghost" in ghost.out
     assert "quiet has asked for nothing" in quiet.out
+
+
+def test_the_identity_of_a_vm_has_no_secret_and_ends_with_its_vm(tmp_path):
+    """By the API and straight in the store: nothing to keep, nothing for a VM that is not there."""
+    url = f"sqlite:{tmp_path / 'fleet.db'}"
+    words = ("token", "create", "db-id", "--role", "reader", "--vm", "db")
+    early = typed(*words, "--store", url)
+    assert (early.code, "There is no VM db" in early.err) == (exits.NOT_FOUND, True)
+    with serving(open_store(url)) as served:
+        control = f"http://{served.run.control}"
+        done = typed(*words, url=control)
+        assert (done.code, done.out) == (exits.DONE, "")
+        assert "db-id, reader, counts until it is revoked. db signs in as it" in done.err
+        whole = typed(*words[:2], "db-2", *words[3:], "--json", url=control).json
+        assert (whole["secret"], whole["token"]["vm"]) == ("", "db")
+        unknown = typed(*words[:2], "c", *words[3:-1], "web-9", url=control)
+        assert (unknown.code, "Did you mean web-" in unknown.err) == (exits.NOT_FOUND, True)
+        file = tmp_path / "secret"
+        kept = typed(*words[:2], "d", *words[3:], "--output", str(file), url=control)
+        assert (kept.code, file.exists()) == (exits.WRONG_USAGE, False)
+        assert _states(url=control) == {"db-id": "counts", "db-2": "counts"}
+        served.post("/v1/vms/db/delete")
+        until(lambda: "db" not in served.run.service.fleet.vms, "the end of the VM")
+        gone = {"db-id": "VM gone", "db-2": "VM gone"}
+        assert _states(url=control) == gone
+    with serving(open_store(url)):
+        # It is declared anew when that starts.
+        pass
+    straight = typed(*words[:2], "db-3", *words[3:], "--store", url)
+    assert (straight.code, straight.out) == (exits.DONE, "")
+    assert _states("--store", url) == {**gone, "db-3": "counts"}
+
+
+def _states(*words, **where):
+    """What the list says of each token."""
+    lines = typed("token", "list", *words, **where).out.splitlines()[1:]
+    return {line.split()[0]: " ".join(line.split()[4:-1]) for line in lines}

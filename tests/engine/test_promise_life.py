@@ -317,6 +317,26 @@ def test_rule_07_a_scope_is_known_by_the_revision_that_created_it():
     assert story.scope(DB).declared_revision > max(created.values())
 
 
+def test_rule_21_a_vm_is_known_by_the_revision_that_declared_it():
+    """It keeps it wherever it goes, and one of the same name has another."""
+    story = Story()
+    created = {vm.name: vm.declared_revision for vm in story.fleet.vms.values()}
+    recorded = [change.row for decision in story.decisions for change in decision.changes]
+    assert {name: recorded[revision - 1].name for name, revision in created.items()} == {
+        name: name for name in created
+    }
+    spec = sample()
+    elsewhere = spec.vms[-1]._replace(addresses=("10.9.9.9",))
+    story.tell(ApplyFleet(spec=spec._replace(vms=(*spec.vms[:-1], elsewhere))))
+    assert story.fleet.vms["db"].addresses == ("10.9.9.9",)
+    story.tell(ApplyFleet(spec=spec))
+    assert {vm.name: vm.declared_revision for vm in story.fleet.vms.values()} == created
+    story.tell(ApplyFleet(spec=spec._replace(vms=spec.vms[:-1])))
+    story.tell(ApplyFleet(spec=spec))
+
+    assert story.fleet.vms["db"].declared_revision > max(created.values())
+
+
 def test_rule_07_same_number_same_content():
     """Through a busy hour every incarnation of every scope has one content, and none is left out.
 

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from fairnotice.arm.doing import followed
 from fairnotice.arm.failures import Failure, forbidden, malformed, of_error, said
 from fairnotice.arm.finding import must_be_ours
 from fairnotice.arm.long_running import RETRY_AFTER_SECONDS
@@ -181,6 +182,9 @@ def _must_reach(route: ArmRoute, call: Call) -> None:
     try:
         name = route.name(call)
     except Failure as failure:
+        if followed(call) is not None:
+            # It was there when he asked for this, and is gone by now: a repeat is told so.
+            return
         raise forbidden() from failure
     if not call.shows(route.reach, name):
         raise forbidden()

@@ -1,9 +1,9 @@
 """What is asked of VMs, by whichever address: the law is told, and its request is followed."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from fairnotice.arm import shapes
-from fairnotice.arm.failures import Failure, forbidden, of_refusal
+from fairnotice.arm import finding, shapes
+from fairnotice.arm.failures import Failure, NotThere, forbidden, of_refusal
 from fairnotice.arm.route import Call, Done
 from fairnotice.control.limits import Reach
 from fairnotice.engine import Refusal
@@ -30,6 +30,27 @@ def followed(call: Call) -> str | None:
     """The request of this call, which the law knows by its key."""
     assert call.who.key is not None
     return call.fleet.request_by_key.get(known_key(call.who.requester, call.who.key))
+
+
+async def delete(call: Call, find: Callable[[Call], Iterable[Vm]]) -> Done:
+    """Delete the VMs of the address; a repeat of the same request is told of what it began.
+
+    What is not there is as it was asked to be: 204, as Azure answers.
+    """
+    begun = followed(call)
+    if begun is not None:
+        return Done(status=ACCEPTED, request=begun)
+    try:
+        vms = find(call)
+    except NotThere:
+        return not_there_anyway(call)
+    return await on_vms(call, "delete", vms)
+
+
+def not_there_anyway(call: Call) -> Done:
+    """What is answered to a DELETE of nothing, in a resource group that must be there."""
+    finding.group(call)
+    return Done(status=204)
 
 
 async def perform_maintenance(call: Call, vms: Iterable[Vm]) -> Done:

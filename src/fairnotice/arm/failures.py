@@ -46,6 +46,10 @@ class Failure(Exception):
         return found if self.target is None else {**found, "target": self.target}
 
 
+class NotThere(Failure):
+    """There is no such resource."""
+
+
 def said(failure: Failure, headers: Mapping[str, str] | None = None) -> Response:
     """A failure as an answer."""
     more = dict(headers or {})
@@ -95,7 +99,7 @@ def forbidden() -> Failure:
     )
 
 
-def not_there(what: str, name: str, group: str) -> Failure:
+def not_there(what: str, name: str, group: str) -> NotThere:
     """There is no such resource."""
     message = f"The Resource '{what}/{name}' under resource group '{group}' was not found."
-    return Failure(404, "ResourceNotFound", message)
+    return NotThere(404, "ResourceNotFound", message)

@@ -1,11 +1,12 @@
 """What an address names: rows of the fleet, found without regard to case, as Azure finds them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from fairnotice.arm.failures import Failure, not_there
+from fairnotice.arm.failures import Failure, NotThere, not_there
 from fairnotice.arm.paths import SUBSCRIPTION_ID
 from fairnotice.arm.route import Call
+from fairnotice.control.limits import Reach
 from fairnotice.engine import Fleet
 from fairnotice.engine.users import removals
 from fairnotice.model import ScaleSet, Scope, Vm, scope_name
@@ -34,14 +35,38 @@ def groups(fleet: Fleet) -> dict[str, None]:
     return dict.fromkeys(row.resource_group for table in rows for row in table)
 
 
+def seen_groups(call: Call) -> list[str]:
+    """The resource groups in which whoever asks may see something."""
+    fleet = call.fleet
+    if call.caller.limits is None:
+        return list(groups(fleet))
+    seen = [row.resource_group for row in fleet.vms.values() if call.shows(Reach.VM, row.name)]
+    sets = (row for row in fleet.scale_sets.values() if call.shows(Reach.SCALE_SET, row.name))
+    seen += [row.resource_group for row in sets]
+    scopes = (row for row in availability_sets(fleet).values() if call.shows(Reach.SCOPE, row.name))
+    seen += [row.resource_group for row in scopes]
+    return list(dict.fromkeys(seen))
+
+
 def group(call: Call) -> str:
-    """The resource group of the address, as the fleet writes it."""
+    """The resource group of the address, as the fleet writes it: one that may be seen."""
     asked = call.names["group"]
-    found = spelled(groups(call.fleet), asked)
+    found = spelled(seen_groups(call), asked)
     if found is None:
         message = f"Resource group '{asked}' could not be found."
         raise Failure(404, "ResourceGroupNotFound", message)
     return found
+
+
+def to_write(call: Call, find: Callable[[Call], Row], what: str) -> Row:
+    """What a PUT is about, which is not made here."""
+    try:
+        return find(call)
+    except NotThere as failure:
+        message = (
+            f"{what} are not made here: declare them in the fleet file (fairnotice fleet apply)."
+        )
+        raise Failure(409, "OperationNotAllowed", message) from failure
 
 
 def spelled(rows: Iterable[str], asked: str) -> str | None:

@@ -3,14 +3,13 @@
 So it is known after a restart too, and to each of several control planes.
 """
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
 from fairnotice.arm.failures import Failure
 from fairnotice.control.service import Service, spelled
 from fairnotice.engine.ending import impact_key
-from fairnotice.model import Impact, Operation, Request
+from fairnotice.model import Event, Impact, Operation, Request
 from fairnotice.words import OperationStatus
 
 IN_PROGRESS, SUCCEEDED, FAILED, CANCELED = "InProgress", "Succeeded", "Failed", "Canceled"
@@ -53,7 +52,8 @@ async def course(service: Service, name: str) -> Course:
     request = await _request(service, name)
     if request is None:
         raise Failure(404, "NotFound", f"The operation '{name}' was not found.")
-    operations = [await _operation(service, one) for one in _names(service, request)]
+    names = (*request.repeats, *request.operations, *await _approved(service, request))
+    operations = [await _operation(service, one) for one in names]
     known = [one for one in operations if one is not None]
     words = [_word(service, one) for one in known]
     worst = next((word for word in (IN_PROGRESS, FAILED, CANCELED) if word in words), SUCCEEDED)
@@ -67,13 +67,16 @@ async def course(service: Service, name: str) -> Course:
     return Course(request.id, worst, request.asked_at, ended_at, failure)
 
 
-def _names(service: Service, request: Request) -> Iterator[str]:
-    """The operations of a request, its own and those that it only asked for again."""
-    yield from (*request.repeats, *request.operations)
-    for event in request.events:
-        row = service.fleet.events.get(event)
-        if row is not None:
-            yield row.operation
+async def _approved(service: Service, request: Request) -> list[str]:
+    """The operations whose events a request has approved: also of those that are forgotten."""
+    found: dict[str, None] = {}
+    for name in request.events:
+        row = service.fleet.events.get(name)
+        lines = [] if row is not None else await service.conductor.history(f"event:{name}")
+        told = [line.change.row for line in lines]
+        rows = [row, *(one for one in told if isinstance(one, Event))]
+        found |= dict.fromkeys(one.operation for one in rows if one is not None)
+    return list(found)
 
 
 async def _request(service: Service, name: str) -> Request | None:

@@ -71,6 +71,8 @@ _FIXED = {
     ("properties", "virtualMachineProfile", "priority"): "Declare it in the fleet file",
     ("properties", "availabilitySet", "id"): "Declare it in the fleet file",
 }
+# As on Azure, where nobody says how long.
+DEFAULT_NOTICE = "PT5M"
 _MINUTES = re.compile(r"PT([0-9]{1,4})M")
 
 
@@ -172,15 +174,25 @@ def _notice(body: Json, wish: Wish) -> Notice | None:
         return None
     said = found_at(body, *OF_SET)
     if said is None:
-        return None
+        return Notice(None) if _is_taken_away(body, *OF_SET) else None
     if not isinstance(said, dict):
         raise malformed(f"{'.'.join(OF_SET)} is no object")
     shown = found_at(wish.shown, *OF_SET)
     profile = said if wish.whole else merged(shown, said)
     if profile.get("enable") not in (None, True, False):
         raise _misfit(f"{'.'.join(OF_SET)}.enable", "true or false")
-    minutes = _minutes(profile.get("notBeforeTimeout", "PT5M"))
+    time = profile.get("notBeforeTimeout")
+    minutes = _minutes(DEFAULT_NOTICE if time is None else time)
     return Notice(minutes if profile.get("enable") else None)
+
+
+def _is_taken_away(body: Json, *path: str) -> bool:
+    """Whether null stands there, or in place of the profile that it is in."""
+    for depth in (len(path), len(path) - 1):
+        above = found_at(body, *path[: depth - 1])
+        if isinstance(above, dict) and path[depth - 1] in above and above[path[depth - 1]] is None:
+            return True
+    return False
 
 
 def _minutes(text: object) -> int:

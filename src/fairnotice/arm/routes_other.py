@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from fairnotice.arm import finding, paths, shapes
 from fairnotice.arm.doing import approve
-from fairnotice.arm.failures import Failure, malformed
+from fairnotice.arm.failures import Failure, forbidden, malformed
 from fairnotice.arm.long_running import course
 from fairnotice.arm.route import ArmRoute, Call, Done
 from fairnotice.arm.signing import TENANT
@@ -33,27 +33,12 @@ def _tenants(_: Call) -> Done:
     return Done({"value": [{**own, "displayName": "fairnotice"}]})
 
 
-def _seen_groups(call: Call) -> list[str]:
-    """The resource groups in which whoever asks may see something."""
-    fleet = call.fleet
-    seen = [row.resource_group for row in fleet.vms.values() if call.shows(Reach.VM, row.name)]
-    sets = (row for row in fleet.scale_sets.values() if call.shows(Reach.SCALE_SET, row.name))
-    seen += [row.resource_group for row in sets]
-    if call.caller.limits is None:
-        seen += finding.groups(fleet)
-    return list(dict.fromkeys(seen))
-
-
 def _groups(call: Call) -> Done:
-    return Done({"value": [shapes.group(name) for name in _seen_groups(call)]})
+    return Done({"value": [shapes.group(name) for name in finding.seen_groups(call)]})
 
 
 def _group(call: Call) -> Done:
-    found = finding.spelled(_seen_groups(call), call.names["group"])
-    if found is None:
-        message = f"Resource group '{call.names['group']}' could not be found."
-        raise Failure(404, "ResourceGroupNotFound", message)
-    return Done(shapes.group(found))
+    return Done(shapes.group(finding.group(call)))
 
 
 # ---- Long-running operations ----
@@ -80,6 +65,9 @@ def _event(call: Call, name: str) -> Event:
     """The event of this id, if it is one of the resource in the address."""
     event = call.fleet.events.get(name.upper())
     if event is None or not _is_of(call.fleet, event, call):
+        if call.caller.limits is not None:
+            # Neither what is not there, nor what is somebody else's.
+            raise forbidden()
         message = f"The scheduled event '{name}' was not found on this resource."
         raise Failure(404, "ResourceNotFound", message)
     return event

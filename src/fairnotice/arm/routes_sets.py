@@ -1,16 +1,16 @@
 """The addresses of scale sets, their instances, and availability sets."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from fairnotice.arm import finding, paths, properties, scaling, shapes
-from fairnotice.arm.doing import followed, on_vms, perform_maintenance
-from fairnotice.arm.failures import Failure, malformed
+from fairnotice.arm.doing import delete, followed, not_there_anyway, on_vms, perform_maintenance
+from fairnotice.arm.failures import Failure, NotThere, forbidden, malformed
 from fairnotice.arm.route import ArmRoute, Call, Done, Handler
 from fairnotice.arm.routes_vms import ACTIONS
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
-from fairnotice.model import Vm
+from fairnotice.model import ScaleSet, Vm
 from fairnotice.words import ScopeKind, TokenRole
 
 SETS = f"{paths.GROUP}/{paths.SCALE_SETS}"
@@ -84,7 +84,9 @@ async def _act(what: str, call: Call) -> Done:
 
 
 async def _delete_some(call: Call) -> Done:
-    return await on_vms(call, "delete", _named(call, all_where_none=False))
+    # The set must be there, whether or not they are.
+    finding.scale_set(call)
+    return await delete(call, partial(_named, all_where_none=False))
 
 
 async def _maintain_some(call: Call) -> Done:
@@ -121,17 +123,28 @@ def _more(call: Call) -> int:
 
 
 async def _put(call: Call) -> Done:
-    if finding.spelled(call.fleet.scale_sets, call.names["scale_set"]) is None:
-        message = "Scale sets are not made here: declare them in the fleet file."
-        raise Failure(409, "OperationNotAllowed", f"{message} (fairnotice fleet apply)")
+    finding.to_write(call, finding.scale_set, "Scale sets")
     return await _write(call, whole=True)
+
+
+def _keep(find: Callable[[Call], object], call: Call) -> Done:
+    """A set is not deleted; where there is none, nothing has to be."""
+    try:
+        find(call)
+    except NotThere:
+        return not_there_anyway(call)
+    message = (
+        "Sets are not deleted here: delete what is in it, and leave it out of the fleet file "
+        "(fairnotice fleet apply)."
+    )
+    raise Failure(409, "OperationNotAllowed", message)
 
 
 # ---- Instances ----
 
 
 def _instances(call: Call) -> Done:
-    row = finding.scale_set(call)
+    row = _seen_set(call)
     expanded = "instanceview" in call.query.get("$expand", "").lower()
     return Done(
         {
@@ -142,6 +155,21 @@ def _instances(call: Call) -> Done:
             ]
         }
     )
+
+
+def _seen_set(call: Call) -> ScaleSet:
+    """The scale set of the address, where whoever asks may see it or something of it."""
+    try:
+        row = finding.scale_set(call)
+    except NotThere as failure:
+        raise failure if call.caller.limits is None else forbidden() from failure
+    instances = finding.instances(call.fleet, row)
+    seen = call.shows(Reach.SCALE_SET, row.name) or any(
+        call.shows(Reach.VM, one.name) for one in instances
+    )
+    if not seen:
+        raise forbidden()
+    return row
 
 
 def _instance(call: Call) -> Done:
@@ -156,6 +184,11 @@ def _instance_view(call: Call) -> Done:
 
 async def _act_on_one(what: str, call: Call) -> Done:
     return await on_vms(call, what, [finding.instance(call)])
+
+
+async def _delete_one(call: Call) -> Done:
+    finding.scale_set(call)
+    return await delete(call, lambda call: [finding.instance(call)])
 
 
 async def _evict_one(call: Call) -> Done:
@@ -196,6 +229,11 @@ async def _write_availability_set(call: Call, *, whole: bool) -> Done:
     return Done(after, etag=after["etag"])
 
 
+async def _put_availability_set(call: Call) -> Done:
+    finding.to_write(call, finding.availability_set, "Availability sets")
+    return await _write_availability_set(call, whole=True)
+
+
 # ---- The table ----
 
 
@@ -223,12 +261,9 @@ def _set_routes() -> Iterable[ArmRoute]:
         ("PATCH", "Say something else of a scale set.", partial(_write, whole=False)),
         ("PUT", "Say all of a scale set; one that is not there is not made.", _put),
     ):
-        yield ArmRoute(method, SET, summary, handle, operator, reach, _written, takes_body=True)
-
-
-def _written(call: Call) -> str:
-    """As the law calls it; nothing where it is not there, and would have to be made."""
-    return finding.spelled(call.fleet.scale_sets, call.names["scale_set"]) or ""
+        yield ArmRoute(method, SET, summary, handle, operator, reach, set_name, takes_body=True)
+    keep = partial(_keep, finding.scale_set)
+    yield ArmRoute("DELETE", SET, "Refused: sets are declared.", keep, operator, reach, set_name)
 
 
 def _instance_routes() -> Iterable[ArmRoute]:
@@ -251,9 +286,8 @@ def _instance_routes() -> Iterable[ArmRoute]:
     for word, summary, act in deeds:
         path = f"{INSTANCE}/{word}"
         yield ArmRoute("POST", path, summary, act, operator, reach, instance_name)
-    delete = partial(_act_on_one, "delete")
     summary = "Delete an instance."
-    yield ArmRoute("DELETE", INSTANCE, summary, delete, operator, reach, instance_name)
+    yield ArmRoute("DELETE", INSTANCE, summary, _delete_one, operator, reach, instance_name)
 
 
 def _availability_routes() -> Iterable[ArmRoute]:
@@ -266,12 +300,17 @@ def _availability_routes() -> Iterable[ArmRoute]:
     yield ArmRoute("GET", AVAILABILITY_SETS, summary, _availability_sets, reader, None)
     summary = "One availability set."
     yield ArmRoute("GET", path, summary, _availability_set, reader, reach, availability_name)
-    for method in ("PATCH", "PUT"):
-        handle = partial(_write_availability_set, whole=method == "PUT")
-        summary = "Say something else of an availability set."
+    change = partial(_write_availability_set, whole=False)
+    for method, summary, handle in (
+        ("PATCH", "Say something else of an availability set.", change),
+        ("PUT", "Say all of an availability set; none is made.", _put_availability_set),
+    ):
         yield ArmRoute(
             method, path, summary, handle, operator, reach, availability_name, takes_body=True
         )
+    keep = partial(_keep, finding.availability_set)
+    summary = "Refused: sets are declared."
+    yield ArmRoute("DELETE", path, summary, keep, operator, reach, availability_name)
 
 
 SET_ROUTES = (*_set_routes(), *_instance_routes(), *_availability_routes())

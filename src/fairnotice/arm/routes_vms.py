@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from functools import partial
 
 from fairnotice.arm import finding, paths, properties, shapes
-from fairnotice.arm.doing import on_vms, perform_maintenance
-from fairnotice.arm.failures import Failure, forbidden
+from fairnotice.arm.doing import delete, on_vms, perform_maintenance
+from fairnotice.arm.failures import Failure
 from fairnotice.arm.route import ArmRoute, Call, Done
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
@@ -85,12 +85,12 @@ async def _write(call: Call, *, whole: bool) -> Done:
 
 
 async def _put(call: Call) -> Done:
-    if finding.spelled(call.fleet.vms, call.names["vm"]) is None:
-        if call.caller.limits is not None:
-            raise forbidden()
-        message = "VMs are not made here: declare them in the fleet file (fairnotice fleet apply)."
-        raise Failure(409, "OperationNotAllowed", message)
+    finding.to_write(call, finding.vm, "VMs")
     return await _write(call, whole=True)
+
+
+async def _delete(call: Call) -> Done:
+    return await delete(call, lambda call: [finding.vm(call)])
 
 
 async def _refuse(call: Call) -> Done:
@@ -117,22 +117,12 @@ def _routes() -> Iterable[ArmRoute]:
         *((word, "Refused: there are no disks.", _refuse) for word in REFUSED),
     ):
         yield ArmRoute("POST", f"{VM}/{word}", summary, handle, operator, Reach.VM, vm_name)
-    delete = partial(_act, "delete")
-    yield ArmRoute("DELETE", VM, "Delete a VM.", delete, operator, Reach.VM, vm_name)
+    yield ArmRoute("DELETE", VM, "Delete a VM.", _delete, operator, Reach.VM, vm_name)
     change = partial(_write, whole=False)
     summary = "Say something else of a VM."
     yield ArmRoute("PATCH", VM, summary, change, operator, Reach.VM, vm_name, takes_body=True)
-    # Whether it is there is for whoever may see it, so that is looked at in `_put`.
-    yield ArmRoute(
-        "PUT",
-        VM,
-        "Say all of a VM; one that is not there is not made.",
-        _put,
-        operator,
-        Reach.VM,
-        lambda call: finding.spelled(call.fleet.vms, call.names["vm"]) or "",
-        takes_body=True,
-    )
+    summary = "Say all of a VM; one that is not there is not made."
+    yield ArmRoute("PUT", VM, summary, _put, operator, Reach.VM, vm_name, takes_body=True)
 
 
 VM_ROUTES = tuple(_routes())

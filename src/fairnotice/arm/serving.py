@@ -119,7 +119,7 @@ def _entered(run: Running, app: ASGIApp, port: Port, own: str) -> ASGIApp:
     if run.auth.required:
         return _Fork(signing_in.addresses, Gate(app, run.auth, signing_in.find, of_problem))
     shown = _Fork(signing_in.addresses, _Shown(app, signing_in.find))
-    return Guard(shown, LOCAL_NAMES | {own}, port.entrance.names)
+    return Guard(shown, LOCAL_NAMES | {own}, port.entrance.names, of_problem)
 
 
 def opened(port: Port) -> Beside:

@@ -113,9 +113,9 @@ def _opened(url: str) -> Iterator[Store]:
         store.close()
 
 
-def _shown(token: Token) -> dict[str, Any]:
+def _shown(token: Token, *, vm_gone: bool = False) -> dict[str, Any]:
     """A token as the API shows it."""
-    return dict(msgspec.to_builtins(tokens.shown(token)))
+    return {**msgspec.to_builtins(tokens.shown(token)), "vm_gone": vm_gone}
 
 
 # ---- Making ----
@@ -222,7 +222,9 @@ def _list(session: Session) -> int:
         found = session.remote.everything("tokens")
     else:
         with _opened(session.options.straight_in) as store:
-            found = {"items": [_shown(one) for one in store.tokens().tokens], "next": None}
+            every = store.tokens().tokens
+            gone = straight.outlived(store, every)
+        found = {"items": [_shown(one, vm_gone=one.id in gone) for one in every], "next": None}
     return session.show(found, partial(_picture, session))
 
 
@@ -253,6 +255,8 @@ def _limits(token: dict[str, Any]) -> str:
 def _state(token: dict[str, Any], session: Session) -> str:
     if token["revoked_at"] is not None:
         return "revoked"
+    if token["vm_gone"]:
+        return "VM gone"
     ends = token["expires_at"]
     over = ends is not None and from_api(ends) <= session.clock.wall()
     return "expired" if over else "counts"

@@ -22,7 +22,7 @@ _TABLES = {
     "cloud_service": "cloud_services",
 }
 # What a file does not say of a VM.
-_NOT_IN_FILES = ("name", "power")
+_NOT_IN_FILES = ("name", "power", "declared_revision")
 
 
 class FieldChange(Shape):

@@ -6,11 +6,13 @@ it, the page must be one of ours: its Origin is that very Host.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairnotice.control.problems import problem, said
+from fairnotice.control.shapes import Problem
 
 LOCAL_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -21,12 +23,17 @@ _SCHEMES = ("http://", "https://")
 
 
 class Guard:
-    """Lets through what names this machine, and nothing else."""
+    """Lets through what names this machine, and nothing else; a front may say no otherwise."""
 
     def __init__(
-        self, app: ASGIApp, own: Iterable[str] = LOCAL_NAMES, names: Iterable[str] = ()
+        self,
+        app: ASGIApp,
+        own: Iterable[str] = LOCAL_NAMES,
+        names: Iterable[str] = (),
+        says: Callable[[Problem], Response] = said,
     ) -> None:
         self._app = app
+        self._says = says
         self._own = frozenset(own)
         self.believe(names)
 
@@ -38,7 +45,7 @@ class Guard:
         """An ASGI application in front of another."""
         why = "" if scope["type"] == "lifespan" else self._why_not(scope)
         if why:
-            await said(problem("foreign", 403, why))(scope, receive, send)
+            await self._says(problem("foreign", 403, why))(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 

@@ -1,6 +1,7 @@
 """The addresses of tokens and of the audit, which are the admin's."""
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -31,6 +32,8 @@ class Token(Shape):
     vm: str | None
     expires_at: datetime | None
     revoked_at: datetime | None
+    # It is the identity of a VM that is gone, and counts no longer.
+    vm_gone: bool
 
 
 class CreateToken(Body):
@@ -79,8 +82,9 @@ class AuditPaging(Body):
     since: datetime | None = None
 
 
-def _shown(token: access.Token) -> Token:
-    return msgspec.convert(tokens.shown(token), Token)
+def _shown(call: Call, token: access.Token) -> Token:
+    gone = call.service.auth.tokens.has_outlived_its_vm(token)
+    return msgspec.convert({**tokens.shown(token), "vm_gone": gone}, Token)
 
 
 async def _list(call: Call) -> dict[str, Any]:
@@ -88,7 +92,7 @@ async def _list(call: Call) -> dict[str, Any]:
     ids = [token.id for token in found]
     after = call.query.after
     following = found[ids.index(after) + 1 :] if after in ids else found
-    return part(call.query, ids, map(_shown, following), "id")
+    return part(call.query, ids, map(partial(_shown, call), following), "id")
 
 
 async def _create(call: Call) -> TokenCreated:
@@ -104,9 +108,10 @@ async def _create(call: Call) -> TokenCreated:
         body.node,
         body.expires_days,
         body.vm,
+        0 if body.vm is None else fleet.vms[body.vm].declared_revision,
     )
     made = await call.service.auth.tokens.add(wanted, call.who.requester.name)
-    return TokenCreated(_shown(made.token), made.text, warnings)
+    return TokenCreated(_shown(call, made.token), made.text, warnings)
 
 
 async def _revoke(call: Call) -> Token:
@@ -116,7 +121,7 @@ async def _revoke(call: Call) -> Token:
     if revoked is None:
         alike = nearest((one.name for one in known), call.name)
         raise UnknownName(f"There is no token {call.name}.", alike)
-    return _shown(revoked)
+    return _shown(call, revoked)
 
 
 async def _audit(call: Call) -> dict[str, Any]:

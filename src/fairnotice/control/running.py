@@ -119,6 +119,7 @@ class Running:
         self.auth = Auth(conductor.ask_store, clock)
         faults = None if worker is None else worker.faults
         self.service = Service(conductor, faults=faults, auth=self.auth)
+        self.auth.tokens.vm_is_there = self._vm_is_there
         webhooks = self.service.webhooks
         self.delivering = Delivering(
             conductor, clock, webhooks, subscription=SUBSCRIPTION, location=LOCATION
@@ -146,6 +147,11 @@ class Running:
         # Set when the service ends: what streams must not keep it.
         self.ending = asyncio.Event()
         self.cluster: Cluster | None = None
+
+    def _vm_is_there(self, name: str, revision: int) -> bool:
+        """Whether this very VM is there, and not another that was given its name later."""
+        vm = self.service.fleet.vms.get(name)
+        return vm is not None and vm.declared_revision == revision
 
     def health(self) -> Health:
         """Whether commands are taken."""

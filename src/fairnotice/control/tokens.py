@@ -58,6 +58,8 @@ class Wanted(NamedTuple):
     node: str | None = None
     expires_days: float | None = None
     vm: str | None = None
+    # The revision that declared the VM (model.Vm.declared_revision).
+    vm_revision: int = 0
 
 
 class Made(NamedTuple):
@@ -84,6 +86,7 @@ def make(wanted: Wanted, created_by: str, now: datetime) -> Made:
         resource_groups=wanted.resource_groups,
         node=wanted.node,
         vm=wanted.vm,
+        vm_revision=wanted.vm_revision,
         expires_at=None if days is None else now + timedelta(days=days),
     )
     return Made(token, text if wanted.vm is None else "")
@@ -158,6 +161,8 @@ class Tokens:
         self._known: dict[str, Token] = {}
         # Those that somebody has shown, and that count.
         self._bearers: dict[str, Bearer] = {}
+        # Whether the VM of this name that this revision declared is there: set by who has a fleet.
+        self.vm_is_there: Callable[[str, int], bool] = lambda _vm, _revision: False
         self._looked_at = -inf
         self._looking: asyncio.Task[None] | None = None
 
@@ -184,7 +189,13 @@ class Tokens:
         token = self._known.get(id_)
         if token is None or token.revoked_at is not None:
             return False
+        if self.has_outlived_its_vm(token):
+            return False
         return token.expires_at is None or self._clock.wall() < token.expires_at
+
+    def has_outlived_its_vm(self, token: Token) -> bool:
+        """Whether it is the identity of a VM that is gone, though another may have its name now."""
+        return token.vm is not None and not self.vm_is_there(token.vm, token.vm_revision)
 
     async def follow(self) -> None:
         """Look again and again, for as long as the task lives."""
@@ -288,5 +299,6 @@ def token_named(tokens: list[Token], name: str) -> Token | None:
 
 
 def shown(token: Token) -> dict[str, Any]:
-    """A token as it may be shown: all but what its secret leaves."""
-    return {name: getattr(token, name) for name in token.__struct_fields__ if name != "secret_hash"}
+    """A token as it may be shown: neither what its secret leaves, nor what is only compared."""
+    hidden = ("secret_hash", "vm_revision")
+    return {name: getattr(token, name) for name in token.__struct_fields__ if name not in hidden}

@@ -246,6 +246,7 @@ def _vm(
         resource_group=wanted.resource_group,
         zone=wanted.zone,
         tags=wanted.tags,
+        declared_revision=0 if before is None else before.declared_revision,
     )
 
 
@@ -255,6 +256,7 @@ def declare_vm(draft: Draft, before: Vm | None, vm: Vm) -> None:
         if vm.node is None:
             must_have_places(draft, [vm])
             vm = vm._replace(node=find_place(draft, vm))
+        vm = vm._replace(declared_revision=draft.revision + 1)
     else:
         for what in ("scope", "node", "addresses", "update_domain"):
             if getattr(before, what) != getattr(vm, what):

@@ -33,6 +33,8 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     vm: str | None = None
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+    # The revision that declared this VM: the next one of its name is another.
+    vm_revision: int = 0
 
 
 class KnownTokens(NamedTuple):

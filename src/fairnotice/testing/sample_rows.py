@@ -59,6 +59,7 @@ VM = Vm(
     resource_group="prod",
     zone="1",
     tags=(("team", "red"), ("cost", "12")),
+    declared_revision=41,
 )
 SCOPE = Scope(
     "scale-set:batch:1",
