@@ -26,7 +26,8 @@ import libvirt
 from fairnotice.clock import Clock
 from fairnotice.drivers.driver import Report
 from fairnotice.drivers.libvirt import records
-from fairnotice.drivers.libvirt.host import Host, Sight, Trouble, give_up_place
+from fairnotice.drivers.libvirt.host import Host, Sight, give_up_place
+from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.records import Record
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
 from fairnotice.errors import Unavailable

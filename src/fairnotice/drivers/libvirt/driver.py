@@ -18,8 +18,9 @@ from fairnotice.clock import Clock
 from fairnotice.drivers.driver import Capabilities, Found, Order, Report, Survey
 from fairnotice.drivers.libvirt.deeds import Deed
 from fairnotice.drivers.libvirt.happenings import REBOOTED, Happening, Happenings
-from fairnotice.drivers.libvirt.host import Host, Sight, Trouble
+from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.records import Record
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
 from fairnotice.errors import LeadLost, Unavailable
@@ -45,7 +46,7 @@ class LibvirtDriver:
         self._news = asyncio.Event()
         happenings = Happenings(clock, self._heard)
         self._hosts = {
-            name: Host(name, address, happenings, open_connection)
+            name: Host(name, address, clock, happenings, open_connection)
             for name, address in settings.nodes.items()
         }
         self._deeds: dict[str, asyncio.Task[Report]] = {}

@@ -63,9 +63,13 @@ class Happenings:
         self._tell = tell
         self._last: dict[Happening, float] = {}
 
-    def follow(self, node: str, connection: Any) -> None:  # noqa: ANN401 - libvirt has no types
+    def follow(
+        self,
+        node: str,
+        connection: Any,  # noqa: ANN401 - libvirt has no types
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         """Be told of what happens on this node for as long as the connection lives."""
-        loop = asyncio.get_running_loop()
 
         def tell(domain: Any, what: str) -> None:  # noqa: ANN401
             if not loop.is_closed():

@@ -1,11 +1,10 @@
-"""One node: its libvirtd, connected to when it is needed and again when it was lost.
+"""One node: what is asked of its libvirtd.
 
-libvirt's calls block, so each is made in a thread. What a control plane must not be wrong about is
+What a control plane must not be wrong about is
 kept on the node itself, in the metadata of domains: of the VM's own, and of one that is never
 started, the ledger, which holds the highest epoch and the keys of VMs that are gone.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,12 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import libvirt
 
+from fairnotice.clock import Clock
 from fairnotice.drivers.libvirt import labels, records
-from fairnotice.drivers.libvirt.happenings import Happenings, begin_events
+from fairnotice.drivers.libvirt.happenings import Happenings
 from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.drivers.libvirt.line import Connection, Line
 from fairnotice.drivers.libvirt.records import Record
 from fairnotice.drivers.libvirt.settings import NodeAddress
-from fairnotice.errors import FairnoticeError, LeadLost, Unavailable, UsageError
+from fairnotice.errors import LeadLost, UsageError
 from fairnotice.words import Power
 
 log = logging.getLogger(__name__)
@@ -28,17 +29,9 @@ LEDGER = "fairnotice-ledger"
 _LEDGER_XML = """<domain type="{kind}"><name>{name}</name>
 <description>Never started: fairnotice remembers here. See docs/reference/libvirt.md.</description>
 <memory unit="MiB">1</memory><os><type>hvm</type></os></domain>"""
-KEEPALIVE_SECONDS = 5
-KEEPALIVE_COUNT = 3
-CONNECT_SECONDS = 10.0
 
 Answer = TypeVar("Answer")
-Connection = Any
 Domain = Any
-
-
-class Trouble(FairnoticeError):
-    """libvirt has refused something; the sentence is its own."""
 
 
 class Sight(NamedTuple):
@@ -80,60 +73,21 @@ class Host:
         self,
         name: str,
         address: NodeAddress,
+        clock: Clock,
         happenings: Happenings,
         open_connection: Callable[[str], Connection] = libvirt.open,
     ) -> None:
         self.name = name
         self.address = address
-        self._happenings = happenings
-        self._open = open_connection
-        self._connection: Connection | None = None
-        self._connecting = asyncio.Lock()
-
-    # ---- Asking ----
+        self._line = Line(name, address.uri, clock, happenings, open_connection)
 
     async def ask(self, call: Callable[[Connection], Answer]) -> Answer:
         """What libvirt answers; Trouble where it refuses, Unavailable where nobody is there."""
-        connection = await self._connected()
-        try:
-            return await asyncio.to_thread(call, connection)
-        except libvirt.libvirtError as error:
-            said = str(error)
-            if not await asyncio.to_thread(_is_alive, connection):
-                self._lose(connection)
-                raise Unavailable(f"{self.name} was lost: {said}.") from error
-            raise Trouble(f"{self.name}: {said}") from error
-
-    async def _connected(self) -> Connection:
-        async with self._connecting:
-            if self._connection is None:
-                self._connection = await self._connect()
-            return self._connection
-
-    async def _connect(self) -> Connection:
-        begin_events()
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                connection = await asyncio.to_thread(self._open, self.address.uri)
-        except (libvirt.libvirtError, TimeoutError) as error:
-            why = str(error) or f"no answer in {CONNECT_SECONDS:g} s"
-            raise Unavailable(f"{self.name} cannot be reached: {why}.") from error
-        with suppress(libvirt.libvirtError):
-            # The test driver is in this process, and needs none.
-            connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
-        self._happenings.follow(self.name, connection)
-        return connection
-
-    def _lose(self, connection: Connection) -> None:
-        if self._connection is connection:
-            self._connection = None
+        return await self._line.ask(call)
 
     async def close(self) -> None:
         """Let go of it."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(libvirt.libvirtError):
-                await asyncio.to_thread(connection.close)
+        await self._line.close()
 
     # ---- The ledger ----
 
@@ -179,13 +133,6 @@ class Host:
     async def on(self, domain: str, call: Callable[[Domain], Answer]) -> Answer:
         """What becomes of a call on a domain."""
         return await self.ask(lambda connection: call(connection.lookupByName(domain)))
-
-
-def _is_alive(connection: Connection) -> bool:
-    try:
-        return bool(connection.isAlive())
-    except libvirt.libvirtError:
-        return False
 
 
 def _ledger(connection: Connection) -> Domain:
