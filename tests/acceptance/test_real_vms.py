@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
+from threading import Event
 
 import pytest
 
-from tests.vms.nodes import CLOCK, Nodes, missing
+from tests.vms.nodes import CLOCK, Nodes, missing, run
 
 if missing():
     assert "CI" not in os.environ, missing()
@@ -14,9 +15,13 @@ if missing():
 
 import libvirt
 
+from fairnotice.drivers.libvirt.happenings import SAME_WITHIN_SECONDS
 from fairnotice.drivers.libvirt.records import records_in
+from tests.vms import guest
 from tests.vms.cloud import Cloud, wait_until
 from tests.vms.walk import ADDRESS, FREEZE_SECONDS, RUNNING, VM, run_uncordon, walk
+
+SAID_OF_A_REBOOT = f"{VM} on n1 has rebooted"
 
 
 @pytest.fixture
@@ -52,25 +57,37 @@ def test_a_vm_goes_through_every_impact_and_approves_each_from_inside(cloud):
 
 # ---- Killed in the middle ----
 
+# So long a guest takes to end: longer than it takes to see that, and to kill.
+SLOW_SECONDS = 3
+# At this rate, what the guest has in memory takes some seconds.
+MIGRATION_MIB_PER_SECOND = 16
 
-def _under_way(cloud):
-    """Whether the impact has left its key on the VM, and has not ended."""
+
+def _domain(cloud):
+    """The VM's, on the node where it runs."""
     for node in cloud.nodes.nodes.values():
-        connection = libvirt.open(node.uri)
-        for domain in connection.listAllDomains(0):
+        for domain in libvirt.open(node.uri).listAllDomains(
+            libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE
+        ):
             if domain.name() == VM:
-                records = records_in(domain.XMLDesc(0))
-                return any(not one.ended for one in records)
-    return False
+                return domain
+    raise AssertionError(f"{VM} does not run: {cloud.states(VM)}")
 
 
-def _killed_in(cloud, *words, when=_under_way):
-    """Ask for something, and kill the control plane when it has begun; how it ended afterwards."""
+def _unfinished(cloud):
+    """The kinds of the impacts whose keys are on the VM, and have not ended."""
+    return [str(one.kind) for one in records_in(_domain(cloud).XMLDesc(0)) if not one.ended]
+
+
+def _killed_in(cloud, kind, *words, when):
+    """Ask for something, and kill the control plane in the middle of it; afterwards it is done."""
     cloud.ask(*words)
     deadline = CLOCK.monotonic() + 30
     while not when(cloud):
         assert CLOCK.monotonic() < deadline, "it does not begin"
     cloud.kill()
+    # Nobody carries on now, and it was not over: it was in the middle.
+    assert _unfinished(cloud) == [kind]
     cloud.start()
     assert cloud.wait_for_end()["status"] == "Completed", cloud.operations()[-1]
 
@@ -79,28 +96,39 @@ def _paused(cloud):
     return libvirt.VIR_DOMAIN_PAUSED in cloud.states(VM).values()
 
 
+def _pressed(cloud):
+    """Whether this boot of the guest was told to end."""
+    return [cloud.boots(VM)[-1]] in cloud.said(VM, guest.PRESSED)
+
+
+def _migrating(cloud):
+    return _domain(cloud).jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE
+
+
 def test_a_control_plane_killed_in_each_impact_leaves_the_vm_as_it_should_be(cloud):
     """Never paused for good, never rebooted twice."""
-    _begin(cloud)
+    _begin(cloud, manner=guest.slow(SLOW_SECONDS))
     first = cloud.boots(VM)
-    _killed_in(cloud, "node", "maintain", "n1", "--duration", "2", when=_paused)
+    maintain = ("node", "maintain", "n1", "--duration", "4")
+    _killed_in(cloud, "freeze", *maintain, when=_paused)
     assert cloud.states(VM) == {"n1": RUNNING}
     assert cloud.boots(VM) == first
-    _killed_in(cloud, "vm", "restart", VM)
+    _killed_in(cloud, "reboot", "vm", "restart", VM, when=_pressed)
     assert cloud.states(VM) == {"n1": RUNNING}
     wait_until("it has booted", lambda: len(cloud.boots(VM)) == 2)
     _answered(cloud)
-    _killed_in(cloud, "node", "migrate", "n1")
+    _domain(cloud).migrateSetMaxSpeed(MIGRATION_MIB_PER_SECOND)
+    _killed_in(cloud, "migrate", "node", "migrate", "n1", when=_migrating)
     assert cloud.states(VM) == {"n2": RUNNING}
     run_uncordon(cloud)
     _answered(cloud)
     assert len(cloud.boots(VM)) == 2
-    _killed_in(cloud, "vm", "redeploy", VM)
+    _killed_in(cloud, "redeploy", "vm", "redeploy", VM, when=_pressed)
     assert cloud.states(VM) == {"n1": RUNNING}
     wait_until("it has booted", lambda: len(cloud.boots(VM)) == 3)
     _answered(cloud)
     assert len(set(cloud.boots(VM))) == len(cloud.boots(VM)) == 3
-    _killed_in(cloud, "vm", "delete", VM)
+    _killed_in(cloud, "delete", "vm", "delete", VM, when=_pressed)
     assert cloud.states(VM) == {}
 
 
@@ -115,11 +143,12 @@ def _answered(cloud):
 def test_a_guest_that_does_not_hear_is_reset_and_what_befalls_it_is_seen(nodes):
     """Stopped, started and removed by hand, and a node that goes away and comes back."""
     with Cloud(nodes, limit_seconds=2.0) as cloud:
-        _begin(cloud, deaf=True)
+        _begin(cloud, manner=guest.DEAF)
         cloud.ask("vm", "restart", VM)
         assert cloud.wait_for_end()["status"] == "Completed"
         wait_until("it was reset", lambda: len(cloud.boots(VM)) == 2)
         assert cloud.states(VM) == {"n1": RUNNING}
+        _rebooted_by_its_user(cloud)
 
         domain = libvirt.open(nodes.nodes["n1"].uri).lookupByName(VM)
         domain.destroy()
@@ -133,6 +162,20 @@ def test_a_guest_that_does_not_hear_is_reset_and_what_befalls_it_is_seen(nodes):
         domain.destroy()
         domain.undefine()
         wait_until("it is seen to be gone", lambda: not cloud.ask("vm", "list")["items"])
+
+
+def _rebooted_by_its_user(cloud):
+    """It boots again, stays running in the fleet, and that is said once."""
+    _answered(cloud)
+    Event().wait(SAME_WITHIN_SECONDS)
+    boots, said = len(cloud.boots(VM)), cloud.log.read_text().count(SAID_OF_A_REBOOT)
+    into = ("busybox", "nc", ADDRESS, str(guest.REBOOT_PORT))
+    run(*cloud.nodes.network.inside("sh", "-c", f"echo | timeout 5 {' '.join(into)}"))
+    wait_until("it has booted again", lambda: len(cloud.boots(VM)) == boots + 1)
+    _answered(cloud)
+    assert cloud.log.read_text().count(SAID_OF_A_REBOOT) == said + 1
+    assert cloud.vm(VM)["power"] == "running"
+    assert len(cloud.boots(VM)) == boots + 1
 
 
 def _node(cloud, name):

@@ -115,11 +115,18 @@ class Cloud:
 
     # ---- The machines ----
 
-    def run_vm(self, name: str, address: str, node: str = "n1", *, deaf: bool = False) -> None:
+    def run_vm(
+        self,
+        name: str,
+        address: str,
+        node: str = "n1",
+        manner: str = "",
+        labels: tuple[str, ...] = ("scale_set=batch",),
+    ) -> None:
         """A labeled VM that runs; its guest has booted when this returns."""
         connection = libvirt.open(self.nodes.nodes[node].uri)
-        domain = connection.defineXML(self.nodes.domain_xml(name, address, deaf=deaf))
-        words = (name, "scale_set=batch", f"addresses={address}")
+        domain = connection.defineXML(self.nodes.domain_xml(name, address, manner))
+        words = (name, *labels, f"addresses={address}")
         uri = self.nodes.nodes[node].uri
         run(FAIRNOTICE, "libvirt", "label", *words, "--connect", uri)
         domain.create()
