@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from tests.vms.nodes import CLOCK, Nodes, missing, run
+from tests.vms.nodes import CLOCK, Nodes, missing
 
 if missing():
     assert "CI" not in os.environ, missing()
@@ -140,10 +140,20 @@ def _answered(cloud):
 # ---- What happens by itself ----
 
 
+SPOT = ("priority=Spot", "ephemeral_disks=vdb")
+DISK = "/var/lib/libvirt/images/vm0-temp"
+DISK_MIB = 2
+TEMPORARY = f"""<disk type="file"><driver name="qemu" type="raw"/>
+    <source file="{DISK}"/><target dev="vdb" bus="virtio"/></disk>"""
+POOL = """<pool type="dir"><name>images</name>
+    <target><path>/var/lib/libvirt/images</path></target></pool>"""
+
+
 def test_a_guest_that_does_not_hear_is_reset_and_what_befalls_it_is_seen(nodes):
-    """Stopped, started and removed by hand, and a node that goes away and comes back."""
+    """Rebooted by itself, stopped, started, evicted, and its node lost, with us, for good."""
     with Cloud(nodes, limit_seconds=2.0) as cloud:
-        _begin(cloud, manner=guest.DEAF)
+        _give_pools(nodes)
+        _begin(cloud, manner=guest.DEAF, labels=SPOT, more=TEMPORARY)
         cloud.ask("vm", "restart", VM)
         assert cloud.wait_for_end()["status"] == "Completed"
         wait_until("it was reset", lambda: len(cloud.boots(VM)) == 2)
@@ -159,9 +169,47 @@ def test_a_guest_that_does_not_hear_is_reset_and_what_befalls_it_is_seen(nodes):
         wait_until("n2 is seen to be away", lambda: _node(cloud, "n2") == "unreachable")
         nodes.nodes["n2"].start()
         wait_until("n2 is seen to be back", lambda: _node(cloud, "n2") == "in service")
-        domain.destroy()
-        domain.undefine()
+        _lost_with_its_node(cloud)
+        _evicted(cloud)
+        libvirt.open(nodes.nodes["n2"].uri).lookupByName(VM).undefine()
+        nodes.nodes["n1"].start()
+        libvirt.open(nodes.nodes["n1"].uri).lookupByName(VM).undefine()
         wait_until("it is seen to be gone", lambda: not cloud.ask("vm", "list")["items"])
+
+
+def _give_pools(nodes):
+    for node in nodes.nodes.values():
+        node.path(DISK).parent.mkdir(parents=True, exist_ok=True)
+        libvirt.open(node.uri).storagePoolDefineXML(POOL).create()
+    with nodes.nodes["n1"].path(DISK).open("wb") as disk:
+        disk.truncate(DISK_MIB * 1024 * 1024)
+
+
+def _lost_with_its_node(cloud):
+    """n1 is lost for good while no control plane runs: n2 alone knows how the VM was defined."""
+    cloud.kill()
+    cloud.nodes.nodes["n1"].stop()
+    cloud.start()
+    wait_until("n1 is seen to be away", lambda: _node(cloud, "n1") == "unreachable")
+    assert cloud.states(VM) == {}
+    boots = len(cloud.boots(VM))
+    cloud.ask("node", "fail", "n1")
+    assert cloud.wait_for_end()["status"] == "Completed", cloud.operations()[-1]
+    wait_until("it has booted on n2", lambda: len(cloud.boots(VM)) == boots + 1)
+    made = cloud.nodes.nodes["n2"].path(DISK)
+    assert made.stat().st_size == DISK_MIB * 1024 * 1024
+
+
+def _evicted(cloud):
+    """Preempt, approved from inside; a guest that does not hear is destroyed, and stays defined."""
+    _answered(cloud)
+    cloud.ask("vm", "evict", VM)
+    operation = cloud.wait_for_end()
+    assert operation["status"] == "Completed", operation
+    assert any('"EventType":"Preempt"' in " ".join(words) for words in cloud.said(VM, guest.SAW))
+    assert cloud.said(VM, guest.APPROVED)[-1][1] in operation["events"]
+    assert cloud.states(VM) == {"n2": libvirt.VIR_DOMAIN_SHUTOFF}
+    assert cloud.vm(VM)["power"] == "deallocated"
 
 
 def _rebooted_by_its_user(cloud):
@@ -169,13 +217,20 @@ def _rebooted_by_its_user(cloud):
     _answered(cloud)
     Event().wait(SAME_WITHIN_SECONDS)
     boots, said = len(cloud.boots(VM)), cloud.log.read_text().count(SAID_OF_A_REBOOT)
-    into = ("busybox", "nc", ADDRESS, str(guest.REBOOT_PORT))
-    run(*cloud.nodes.network.inside("sh", "-c", f"echo | timeout 5 {' '.join(into)}"))
+    wait_until("its user has asked for it", lambda: _asks_for_a_reboot(cloud))
     wait_until("it has booted again", lambda: len(cloud.boots(VM)) == boots + 1)
     _answered(cloud)
     assert cloud.log.read_text().count(SAID_OF_A_REBOOT) == said + 1
     assert cloud.vm(VM)["power"] == "running"
     assert len(cloud.boots(VM)) == boots + 1
+
+
+def _asks_for_a_reboot(cloud):
+    into = f"echo | timeout 5 busybox nc {ADDRESS} {guest.REBOOT_PORT}"
+    command = cloud.nodes.network.inside("sh", "-c", into)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    # Once heard it is not said again, however the guest hangs up.
+    return "refused" not in done.stderr
 
 
 def _node(cloud, name):

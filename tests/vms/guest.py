@@ -63,7 +63,7 @@ ip link set lo up
 ip link set eth0 up
 ip address add $address/24 dev eth0
 ip route add 169.254.169.254 dev eth0
-{{ nc -l -p {REBOOT_PORT} >/dev/null && reboot -f; }} &
+{{ until nc -l -p {REBOOT_PORT} >/dev/null; do sleep 0.2; done; reboot -f; }} &
 echo "{BOOTED} $boot"
 url="http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
 ask() {{ timeout 5 wget -q -O - --header "Metadata: true" "$@" "$url"; }}
@@ -263,7 +263,7 @@ DOMAIN = """<domain type="qemu">
       <mac address="52:54:00:00:00:{number:02x}"/>
       <source bridge="{bridge}"/><model type="virtio"/><rom enabled="no"/>
     </interface>
-    <serial type="file"><source path="{console}" append="on"/></serial>
+    {more}<serial type="file"><source path="{console}" append="on"/></serial>
     <controller type="usb" model="none"/><memballoon model="none"/>
   </devices>
 </domain>"""
@@ -274,7 +274,9 @@ def slow(seconds: float) -> str:
     return f"guest.slow={seconds:g}"
 
 
-def domain_xml(name: str, address: str, console: Path, bridge: str, manner: str = "") -> str:
+def domain_xml(
+    name: str, address: str, console: Path, bridge: str, *, manner: str = "", more: str = ""
+) -> str:
     """A domain with this guest; its manner is DEAF, or slow(…), to its power button."""
     made = guest()
     line = f"{COMMAND_LINE} guest.address={address} {manner}".rstrip()
@@ -285,5 +287,6 @@ def domain_xml(name: str, address: str, console: Path, bridge: str, manner: str 
         line=line,
         bridge=bridge,
         console=console,
+        more=more,
         number=int(address.rpartition(".")[2]),
     )

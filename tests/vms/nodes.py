@@ -118,6 +118,10 @@ class Node:
         """Where it is reached, from outside the namespace too."""
         return f"qemu+unix:///system?socket={self._folder}/sock/libvirt-sock"
 
+    def path(self, path: str) -> Path:
+        """Where a file of this node, which has its own /var/lib/libvirt, is for everybody else."""
+        return Path(f"{self._folder}{path}")
+
     def write(self, listen: str = "") -> None:
         """Its configuration."""
         for place in (*_PRIVATE, "/sock"):
@@ -203,9 +207,9 @@ class Nodes:
         """Where a VM speaks."""
         return self.folder / f"{vm}.console"
 
-    def domain_xml(self, vm: str, address: str, manner: str = "") -> str:
+    def domain_xml(self, vm: str, address: str, manner: str = "", more: str = "") -> str:
         """A VM for one of the nodes."""
-        return guest.domain_xml(vm, address, self.console(vm), BRIDGE, manner)
+        return guest.domain_xml(vm, address, self.console(vm), BRIDGE, manner=manner, more=more)
 
 
 def run(*words: str) -> str:
