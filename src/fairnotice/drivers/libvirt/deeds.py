@@ -14,18 +14,18 @@ not happen twice leaves a trace in that state before the phase is written:
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import libvirt
 
 from fairnotice.clock import Clock
 from fairnotice.drivers.driver import Report
-from fairnotice.drivers.libvirt import records
+from fairnotice.drivers.libvirt import definitions, disks, records
+from fairnotice.drivers.libvirt.definitions import Definition
 from fairnotice.drivers.libvirt.host import Host, Sight, give_up_place
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.records import Record
@@ -60,13 +60,13 @@ class Deed:
         hosts: Mapping[str, Host],
         settings: LibvirtSettings,
         clock: Clock,
-        kept_xml: Callable[[str], str | None],
+        kept: Callable[[str], Awaitable[Definition | None]],
     ) -> None:
         self.record = record
         self._hosts = hosts
         self._settings = settings
         self._clock = clock
-        self._kept_xml = kept_xml
+        self._kept = kept
 
     async def carry_out(self) -> Report:
         """Walk the steps that are left; how it ended, as it is written now."""
@@ -91,13 +91,21 @@ class Deed:
     # ---- What it stands on ----
 
     async def _places(self) -> dict[str, Sight]:
-        """Where the VM has a domain, by node; nodes that cannot be reached are passed over."""
+        """Where the VM has a domain, by node; nodes that cannot be reached are passed over.
+
+        But for the one where it was when this began: while nobody can tell that it is off there,
+        it is started nowhere else.
+        """
         found = {}
         for name, host in self._hosts.items():
-            with suppress(Unavailable):
+            try:
                 sight = await host.look(self.record.vm)
-                if sight is not None:
-                    found[name] = sight
+            except Unavailable:
+                if name == self.record.source:
+                    raise
+                continue
+            if sight is not None:
+                found[name] = sight
         return found
 
     async def _place(self) -> tuple[Host, Sight]:
@@ -117,7 +125,7 @@ class Deed:
 
     async def _end(self, outcome: Outcome, reason: str) -> None:
         await self._write(phase=records.ENDED, outcome=outcome, reason=reason)
-        if self.record.kind is ImpactKind.DELETE:
+        if self.record.kind is ImpactKind.DELETE or not self.record.source:
             for host in self._hosts.values():
                 with suppress(Unavailable):
                     if await host.noted(self.record.key) is not None:
@@ -357,28 +365,34 @@ class Deed:
             raise Failed(f"{target.name} cannot take it: {error}") from error
         if there is not None:
             return
-        xml = await self._definition()
-        name = ET.fromstring(xml).findtext("name", "")  # noqa: S314 - libvirtd wrote it
+        definition = await self._definition()
+        name = definitions.name_in(definition.xml)
         names = await target.ask(lambda c: [one.name() for one in c.listAllDomains(0)])
         if name in names:
             raise Failed(f"{target.name} has another domain called {name}")
-        needed = _memory_kib(xml)
+        needed = definitions.memory_kib(definition.xml)
         free = await target.ask(_free_kib)
         if free is not None and free < needed:
             raise Failed(
                 f"{target.name} has no room: {free // _KIB} MiB are free, {needed // _KIB} needed"
             )
+        await self._disks(target, definition, disks.must_be_possible)
 
-    async def _definition(self) -> str:
+    async def _disks(self, target: Host, definition: Definition, do: Callable[..., None]) -> None:
+        try:
+            await target.ask(lambda c: do(c, definition.xml, definition.capacities))
+        except disks.CannotBeMade as error:
+            raise Failed(f"{target.name} cannot take it: {error}") from error
+
+    async def _definition(self) -> Definition:
         """The domain as it is defined; as it was last seen, if its node is gone."""
-        flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_INACTIVE
         for name, sight in (await self._places()).items():
-            return str(
-                await self._hosts[name].on(sight.domain, lambda domain: domain.XMLDesc(flags))
-            )
-        kept = self._kept_xml(self.record.vm)
+            return await definitions.taken(self._hosts[name], sight.domain)
+        kept = await self._kept(self.record.vm)
         if kept is None:
-            raise Failed(f"no node that can be reached has a domain of {self.record.vm}")
+            raise Failed(
+                f"no node that can be reached has a domain of {self.record.vm}, or its definition"
+            )
         return kept
 
     async def _settle(self) -> None:
@@ -386,7 +400,9 @@ class Deed:
         target = self._target()
         places = await self._places()
         if target.name not in places:
-            xml = definition_elsewhere(await self._definition(), self.record)
+            definition = await self._definition()
+            await self._act(target, lambda: self._disks(target, definition, disks.make_empty))
+            xml = definitions.with_record(definition.xml, self.record)
             await self._act(target, lambda: target.ask(lambda c: c.defineXML(xml)))
         for name, sight in places.items():
             if name != target.name:
@@ -416,11 +432,6 @@ def _must_run(sight: Sight) -> None:
         raise Failed(f"{sight.domain} does not run")
 
 
-def _memory_kib(xml: str) -> int:
-    """Libvirt always writes it in KiB."""
-    return int(ET.fromstring(xml).findtext("memory", "0"))  # noqa: S314 - libvirtd wrote it
-
-
 def _free_kib(connection: Any) -> int | None:  # noqa: ANN401 - libvirt has no types
     """Memory that a new VM could have; None where the node cannot tell."""
     try:
@@ -428,26 +439,3 @@ def _free_kib(connection: Any) -> int | None:  # noqa: ANN401 - libvirt has no t
     except libvirt.libvirtError:
         return None
     return sum(int(memory.get(what, 0)) for what in ("free", "buffers", "cached"))
-
-
-def definition_elsewhere(xml: str, record: Record) -> str:
-    """The domain as another node defines it: with the impact's key, without ephemeral disks."""
-    root = ET.fromstring(xml)  # noqa: S314 - libvirtd wrote it
-    metadata = root.find("metadata")
-    if metadata is None:
-        metadata = ET.SubElement(root, "metadata")
-    ephemeral: set[str] = set()
-    for element in list(metadata):
-        if element.tag.startswith("{urn:fairnotice:libvirt:vm:"):
-            ephemeral = set(element.attrib.get("ephemeral_disks", "").split())
-        if element.attrib.get("key") == record.key:
-            metadata.remove(element)
-    written = ET.fromstring(records.written(record))  # noqa: S314 - it is our own
-    written.tag = f"{{{records.impact_uri(record.key)}}}{written.tag}"
-    metadata.append(written)
-    devices = root.find("devices")
-    for disk in [] if devices is None else devices.findall("disk"):
-        target = disk.find("target")
-        if target is not None and target.attrib.get("dev") in ephemeral and devices is not None:
-            devices.remove(disk)
-    return ET.tostring(root, encoding="unicode")

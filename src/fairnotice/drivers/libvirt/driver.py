@@ -17,7 +17,8 @@ import libvirt
 from fairnotice.clock import Clock
 from fairnotice.drivers.driver import Capabilities, Found, Order, Report, Survey
 from fairnotice.drivers.libvirt.deeds import Deed
-from fairnotice.drivers.libvirt.happenings import REBOOTED, Happening, Happenings
+from fairnotice.drivers.libvirt.definitions import Definitions
+from fairnotice.drivers.libvirt.happenings import DEFINED, REBOOTED, Happening, Happenings
 from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.line import Trouble
@@ -50,8 +51,8 @@ class LibvirtDriver:
             for name, address in settings.nodes.items()
         }
         self._deeds: dict[str, asyncio.Task[Report]] = {}
-        # Each domain as it was last seen: all that is left of it when its node is gone.
-        self._kept: dict[str, str] = {}
+        # All that is left of a domain when its node is gone.
+        self._definitions = Definitions(self._hosts, clock)
         # Since when a node is away.
         self._away: dict[str, float] = {}
         self._closed = False
@@ -96,11 +97,11 @@ class LibvirtDriver:
         """Every labeled domain; Unavailable where a node cannot be asked."""
         self._check_open()
         await self._meet(epoch, everywhere=True)
-        found: dict[str, Found] = {}
+        places: dict[str, tuple[str, Sight]] = {}
         for name, host in self._hosts.items():
             for sight in await host.look_at_all():
-                self._add(found, name, sight)
-        return tuple(sorted(found.values()))
+                _add(places, name, sight)
+        return _found(places)
 
     async def close(self) -> None:
         """Let go; who is frozen is let go of first."""
@@ -119,7 +120,7 @@ class LibvirtDriver:
     async def survey(self, epoch: int) -> Survey:
         """What there is on the nodes that can be asked, and which cannot for long enough."""
         self._check_open()
-        found: dict[str, Found] = {}
+        places: dict[str, tuple[str, Sight]] = {}
         reached, away = [], []
         for name, host in self._hosts.items():
             try:
@@ -136,14 +137,13 @@ class LibvirtDriver:
             self._away.pop(name, None)
             reached.append(name)
             for sight in sights:
-                self._add(found, name, sight)
+                _add(places, name, sight)
                 self._resume_forgotten(sight, epoch)
-        return Survey(
-            found=tuple(sorted(found.values())),
-            reached=frozenset(reached),
-            away=frozenset(away),
-            whole=len(reached) == len(self._hosts),
-        )
+        whole = len(reached) == len(self._hosts)
+        await self._definitions.keep(places, reached)
+        if whole:
+            await self._definitions.forget_all_but(set(places))
+        return Survey(_found(places), frozenset(reached), frozenset(away), whole=whole)
 
     async def news(self) -> None:
         """Return when something has happened, or when it is time to look anyway."""
@@ -154,24 +154,20 @@ class LibvirtDriver:
 
     async def labels(self) -> tuple[tuple[Found, Label], ...]:
         """Every labeled domain with its label; nothing is shown to the nodes."""
-        found: dict[str, tuple[Found, Label]] = {}
+        places: dict[str, tuple[str, Sight]] = {}
         for name, host in self._hosts.items():
             for sight in await host.look_at_all():
-                if sight.vm not in found or sight.active:
-                    found[sight.vm] = (Found(sight.vm, name, sight.power), sight.label)
-        return tuple(found.values())
+                _add(places, name, sight)
+        return tuple(
+            (Found(vm, node, sight.power), sight.label) for vm, (node, sight) in places.items()
+        )
 
     def _heard(self, happening: Happening) -> None:
         if happening.what == REBOOTED:
             log.info("%s on %s has rebooted", happening.domain, happening.node)
+        if happening.what == DEFINED:
+            self._definitions.outdated(happening.domain)
         self._news.set()
-
-    def _add(self, found: dict[str, Found], node: str, sight: Sight) -> None:
-        """On two nodes during a move, a VM is where it runs."""
-        self._kept[sight.vm] = sight.xml
-        if sight.vm not in found or sight.active:
-            place = None if sight.given_up and not sight.active else node
-            found[sight.vm] = Found(sight.vm, place, sight.power)
 
     def _resume_forgotten(self, sight: Sight, epoch: int) -> None:
         """One that somebody has frozen who is gone, and that nobody asks for: carried on."""
@@ -198,14 +194,16 @@ class LibvirtDriver:
 
     async def _impact(self, order: Order, epoch: int) -> Report:
         await self._meet(epoch)
-        record = await self._record(order.key)
+        failed = order.node if order.node_failed else None
+        record = await self._record(order.key, failed)
         if record is None:
-            places = await self._places(order.vm)
+            places = await self._places(order.vm, failed)
+            record = self._record_of(order, epoch)
             if not places and order.kind is ImpactKind.DELETE:
                 return Report(Outcome.DONE, f"there is no domain of {order.vm} any more")
-            if not places and (order.kind is not ImpactKind.REDEPLOY or order.vm not in self._kept):
-                return Report(Outcome.FAILED, f"there is no domain of {order.vm}")
-            record = self._record_of(order, epoch)
+            if not places and not await self._noted_elsewhere(record, failed):
+                lacking = ", and nobody keeps its definition" if order.node_failed else ""
+                return Report(Outcome.FAILED, f"there is no domain of {order.vm}{lacking}")
             for name, sight in places.items():
                 await self._hosts[name].write(sight, record)
             # Again, now that it is written: a later control plane has either seen it, or is seen.
@@ -213,6 +211,16 @@ class LibvirtDriver:
         if record.ended:
             return record.report
         return await self._carry_on(record._replace(epoch=epoch))
+
+    async def _noted_elsewhere(self, record: Record, failed: str | None) -> bool:
+        """Whether the VM of a node that failed can be had elsewhere, which is written there now."""
+        target = self._hosts.get(record.target)
+        if failed is None or record.kind is not ImpactKind.REDEPLOY or target is None:
+            return False
+        if await self._definitions.find(record.vm) is None:
+            return False
+        await target.note(record)
+        return True
 
     def _record_of(self, order: Order, epoch: int) -> Record:
         now = self._clock.wall()
@@ -228,10 +236,11 @@ class LibvirtDriver:
             until=now + timedelta(seconds=seconds),
             limit_at=now + timedelta(seconds=max(0.0, order.limit_seconds)),
             target=order.target or "",
+            source="" if order.node_failed else order.node or "",
         )
 
     async def _carry_on(self, record: Record) -> Report:
-        deed = Deed(record, self._hosts, self._settings, self._clock, self._kept.get)
+        deed = Deed(record, self._hosts, self._settings, self._clock, self._definitions.find)
         try:
             return await deed.carry_out()
         except asyncio.CancelledError:
@@ -256,33 +265,37 @@ class LibvirtDriver:
         if lost is not None and len(self._hosts) == 1:
             raise Unavailable(str(lost)) from lost
 
-    async def _places(self, vm: str) -> dict[str, Sight]:
-        """Where this VM has a domain; Unavailable where none is, and not all could be asked."""
+    async def _places(self, vm: str, failed: str | None = None) -> dict[str, Sight]:
+        """Where this VM has a domain; Unavailable where none is, and not all could be asked.
+
+        One that failed need not be asked.
+        """
         found, lost = {}, None
         for name, host in self._hosts.items():
             try:
                 sight = await host.look(vm)
             except Unavailable as error:
-                lost = error
+                if name != failed:
+                    lost = error
             else:
                 if sight is not None:
                     found[name] = sight
-                    self._kept[vm] = sight.xml
-        if lost is not None and not found and vm not in self._kept:
+        if lost is not None and not found:
             raise lost
         return found
 
-    async def _record(self, key: str) -> Record | None:
+    async def _record(self, key: str, failed: str | None = None) -> Record | None:
         """What is written of this key, as far as it has come; None: it was not begun."""
-        vm = key.partition("/")[2]
-        places = await self._places(vm)
+        noted = await self._noted(key)
+        try:
+            places = await self._places(key.partition("/")[2], failed)
+        except Unavailable:
+            if not noted or noted[0].kind is ImpactKind.DELETE:
+                raise
+            # Its node has failed: it is on its way to another.
+            return noted[0]
         written = [one for sight in places.values() for one in sight.records if one.key == key]
-        if not written:
-            for host in self._hosts.values():
-                with suppress(Unavailable):
-                    noted = await host.noted(key)
-                    if noted is not None:
-                        written.append(noted)
+        written = written or noted
         if not written:
             return None
         record = next((one for one in written if one.ended), written[-1])
@@ -291,6 +304,29 @@ class LibvirtDriver:
             return record._replace(phase="ended", outcome=Outcome.DONE, reason="")
         return record
 
+    async def _noted(self, key: str) -> list[Record]:
+        """What the ledgers have of this key."""
+        found = []
+        for host in self._hosts.values():
+            with suppress(Unavailable):
+                noted = await host.noted(key)
+                if noted is not None:
+                    found.append(noted)
+        return found
+
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable("The libvirt driver is closed.")
+
+
+def _add(places: dict[str, tuple[str, Sight]], node: str, sight: Sight) -> None:
+    """On two nodes during a move, a VM is where it runs."""
+    if sight.vm not in places or sight.active:
+        places[sight.vm] = (node, sight)
+
+
+def _found(places: dict[str, tuple[str, Sight]]) -> tuple[Found, ...]:
+    return tuple(
+        Found(vm, None if sight.given_up and not sight.active else node, sight.power)
+        for vm, (node, sight) in sorted(places.items())
+    )

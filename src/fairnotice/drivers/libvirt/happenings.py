@@ -31,6 +31,7 @@ _LIFE = {
     libvirt.VIR_DOMAIN_EVENT_CRASHED: "crashed",
 }
 REBOOTED = "rebooted"
+DEFINED = _LIFE[libvirt.VIR_DOMAIN_EVENT_DEFINED]
 
 
 class Happening(NamedTuple):

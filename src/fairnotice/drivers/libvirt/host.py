@@ -1,8 +1,8 @@
 """One node: what is asked of its libvirtd.
 
-What a control plane must not be wrong about is
-kept on the node itself, in the metadata of domains: of the VM's own, and of one that is never
-started, the ledger, which holds the highest epoch and the keys of VMs that are gone.
+What a control plane must not be wrong about is kept on the node itself, in the metadata of domains:
+of the VM's own, and of one that is never started, the ledger, which holds the highest epoch and the
+keys of VMs that are gone. Another one like it holds how VMs of other nodes are defined.
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import libvirt
 
 from fairnotice.clock import Clock
-from fairnotice.drivers.libvirt import labels, records
+from fairnotice.drivers.libvirt import disks, labels, records
 from fairnotice.drivers.libvirt.happenings import Happenings
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.line import Connection, Line
@@ -26,7 +26,9 @@ from fairnotice.words import Power
 log = logging.getLogger(__name__)
 
 LEDGER = "fairnotice-ledger"
-_LEDGER_XML = """<domain type="{kind}"><name>{name}</name>
+# Beside it, as it is read at every step of an impact and they are long.
+DEFINITIONS = "fairnotice-definitions"
+_BOOK_XML = """<domain type="{kind}"><name>{name}</name>
 <description>Never started: fairnotice remembers here. See docs/reference/libvirt.md.</description>
 <memory unit="MiB">1</memory><os><type>hvm</type></os></domain>"""
 
@@ -109,6 +111,16 @@ class Host:
         """Take out of the ledger what began before that."""
         await self.ask(lambda connection: _forget(_ledger(connection), before))
 
+    # ---- Definitions of other nodes' VMs ----
+
+    async def kept_definitions(self) -> str:
+        """The domain that has them, as XML."""
+        return str(await self.ask(lambda connection: _book(connection, DEFINITIONS).XMLDesc(0)))
+
+    async def keep_definition(self, element: str | None, uri: str) -> None:
+        """Write one, or take it out."""
+        await self.ask(lambda connection: _set(_book(connection, DEFINITIONS), element, uri))
+
     # ---- Domains ----
 
     async def look(self, vm: str) -> Sight | None:
@@ -130,23 +142,40 @@ class Host:
 
         await self.ask(leave)
 
+    async def defined(self, domain: str) -> tuple[str, bool, dict[str, int]]:
+        """How it is defined; whether with secrets; how large its ephemeral disks are."""
+
+        def take(connection: Connection) -> tuple[str, bool, dict[str, int]]:
+            found = connection.lookupByName(domain)
+            flags = libvirt.VIR_DOMAIN_XML_INACTIVE
+            xml = found.XMLDesc(flags | libvirt.VIR_DOMAIN_XML_SECURE)
+            sizes = disks.capacities(connection, found, xml)
+            return xml, xml != found.XMLDesc(flags), sizes
+
+        return await self.ask(take)
+
     async def on(self, domain: str, call: Callable[[Domain], Answer]) -> Answer:
         """What becomes of a call on a domain."""
         return await self.ask(lambda connection: call(connection.lookupByName(domain)))
 
 
 def _ledger(connection: Connection) -> Domain:
+    return _book(connection, LEDGER)
+
+
+def _book(connection: Connection, name: str) -> Domain:
+    """The domain of this name that is never started; made where it is not there yet."""
     try:
-        return connection.lookupByName(LEDGER)
+        return connection.lookupByName(name)
     except libvirt.libvirtError as error:
         if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
             raise
     kind = connection.getType().lower()
     try:
-        return connection.defineXML(_LEDGER_XML.format(kind=kind, name=LEDGER))
+        return connection.defineXML(_BOOK_XML.format(kind=kind, name=name))
     except libvirt.libvirtError:
         # Another control plane was faster.
-        return connection.lookupByName(LEDGER)
+        return connection.lookupByName(name)
 
 
 def _raise_epoch(connection: Connection, epoch: int) -> int:

@@ -16,6 +16,7 @@ from fairnotice.words import ImpactKind, Outcome
 PREFIX = "fairnotice"
 IMPACT = "urn:fairnotice:libvirt:impact:"
 EPOCH = "urn:fairnotice:libvirt:epoch:"
+DEFINITION = "urn:fairnotice:libvirt:definition:"
 # On a domain whose place on its node was given up.
 PLACE = "urn:fairnotice:libvirt:place:1"
 
@@ -41,6 +42,8 @@ class Record(NamedTuple):
     # When the law gives up on it.
     limit_at: datetime
     target: str = ""
+    # Where the VM is when it begins; empty where that node is surely down, or there is none.
+    source: str = ""
     # The number that libvirt gave the VM when it was last started, before the impact.
     was: int = -1
     phase: str = BEGUN
@@ -81,10 +84,11 @@ def read(text: str) -> Record:
             vm=fields["vm"],
             kind=ImpactKind(fields["kind"]),
             epoch=int(fields["epoch"]),
-            begun_at=_instant(fields["begun_at"]),
-            until=_instant(fields["until"]),
-            limit_at=_instant(fields["limit_at"]),
+            begun_at=instant(fields["begun_at"]),
+            until=instant(fields["until"]),
+            limit_at=instant(fields["limit_at"]),
             target=fields["target"],
+            source=fields.get("source", ""),
             was=int(fields["was"]),
             phase=fields["phase"],
             outcome=Outcome(fields["outcome"]),
@@ -94,21 +98,23 @@ def read(text: str) -> Record:
         raise ValueError(f"an impact without {error}") from error
 
 
-def _instant(text: str) -> datetime:
+def instant(text: str) -> datetime:
+    """As it was written, in UTC."""
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def records_in(xml: str) -> list[Record]:
     """Every impact that this domain's XML remembers."""
-    return [read(ET.tostring(one, encoding="unicode")) for one in _elements(xml, IMPACT)]
+    return [read(ET.tostring(one, encoding="unicode")) for one in elements(xml, IMPACT)]
 
 
 def epochs_in(xml: str) -> list[int]:
     """Every epoch that this domain's XML has seen."""
-    return [int(one.attrib["number"]) for one in _elements(xml, EPOCH)]
+    return [int(one.attrib["number"]) for one in elements(xml, EPOCH)]
 
 
-def _elements(xml: str, namespace: str) -> list[ET.Element]:
+def elements(xml: str, namespace: str) -> list[ET.Element]:
+    """Those of a domain's metadata whose namespace begins so."""
     metadata = ET.fromstring(xml).find("metadata")  # noqa: S314 - libvirtd wrote it
     if metadata is None:
         return []
