@@ -7,7 +7,7 @@ outcome, and what was half done is finished, once.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -16,12 +16,15 @@ import libvirt
 
 from fairnotice.clock import Clock
 from fairnotice.drivers.driver import Capabilities, Found, Order, Report, Survey
-from fairnotice.drivers.libvirt.deeds import Deed
+from fairnotice.drivers.libvirt import pauses, records
+from fairnotice.drivers.libvirt.deeds import carry_out
 from fairnotice.drivers.libvirt.definitions import Definitions
+from fairnotice.drivers.libvirt.footing import Failed, Footing
 from fairnotice.drivers.libvirt.happenings import DEFINED, REBOOTED, Happening, Happenings
 from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.looking import Lost, look_for
 from fairnotice.drivers.libvirt.records import Record
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
 from fairnotice.errors import LeadLost, Unavailable
@@ -31,6 +34,9 @@ log = logging.getLogger(__name__)
 
 # How long a freeze is that nobody has announced a length of.
 UNANNOUNCED_FREEZE_SECONDS = 9
+# When we end, so long whatever is under way may come to its own end: a guest that was asked to end
+# is started again.
+LAST_SECONDS = 5.0
 
 
 class LibvirtDriver:
@@ -51,6 +57,8 @@ class LibvirtDriver:
             for name, address in settings.nodes.items()
         }
         self._deeds: dict[str, asyncio.Task[Report]] = {}
+        # The keys of those that are no more than a pause.
+        self._freezes: set[str] = set()
         # All that is left of a domain when its node is gone.
         self._definitions = Definitions(self._hosts, clock)
         # Since when a node is away.
@@ -108,12 +116,15 @@ class LibvirtDriver:
         if self._closed:
             return
         self._closed = True
-        deeds = [deed for deed in self._deeds.values() if not deed.done()]
-        for deed in deeds:
+        deeds = dict(self._deeds)
+        for key in self._freezes & deeds.keys():
+            deeds[key].cancel()
+        if deeds:
+            await asyncio.wait(deeds.values(), timeout=LAST_SECONDS)
+        for deed in deeds.values():
             deed.cancel()
-        await asyncio.gather(*deeds, return_exceptions=True)
-        for host in self._hosts.values():
-            await host.close()
+        await asyncio.gather(*deeds.values(), return_exceptions=True)
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
 
     # ---- What the fleet is told of ----
 
@@ -121,29 +132,39 @@ class LibvirtDriver:
         """What there is on the nodes that can be asked, and which cannot for long enough."""
         self._check_open()
         places: dict[str, tuple[str, Sight]] = {}
-        reached, away = [], []
-        for name, host in self._hosts.items():
-            try:
-                await host.meet(epoch)
-                sights = await host.look_at_all()
-            except LeadLost:
-                raise
-            except (Unavailable, Trouble) as error:
-                since = self._away.setdefault(name, self._clock.monotonic())
-                if self._clock.monotonic() - since >= self._settings.unreachable_after_seconds:
+        reached, away, readable = [], [], True
+        looks = await asyncio.gather(
+            *(self._look_at(host, epoch) for host in self._hosts.values()), return_exceptions=True
+        )
+        for (name, host), look in zip(self._hosts.items(), looks, strict=True):
+            if isinstance(look, (Unavailable, Trouble)) and not isinstance(look, LeadLost):
+                log.info("%s is passed over: %s", name, look)
+                if self._is_long_away(name):
                     away.append(name)
-                log.info("%s is passed over: %s", name, error)
                 continue
+            if isinstance(look, BaseException):
+                raise look
             self._away.pop(name, None)
             reached.append(name)
-            for sight in sights:
+            readable = readable and not host.unreadable
+            for sight in look:
                 _add(places, name, sight)
                 self._resume_forgotten(sight, epoch)
-        whole = len(reached) == len(self._hosts)
+        # Whose label cannot be read may be any VM: none is gone for certain.
+        whole = readable and len(reached) == len(self._hosts)
         await self._definitions.keep(places, reached)
         if whole:
             await self._definitions.forget_all_but(set(places))
         return Survey(_found(places), frozenset(reached), frozenset(away), whole=whole)
+
+    async def _look_at(self, host: Host, epoch: int) -> list[Sight]:
+        await host.meet(epoch)
+        return await host.look_at_all()
+
+    def _is_long_away(self, node: str) -> bool:
+        now = self._clock.monotonic()
+        since = self._away.setdefault(node, now)
+        return now - since >= self._settings.unreachable_after_seconds
 
     async def news(self) -> None:
         """Return when something has happened, or when it is time to look anyway."""
@@ -170,11 +191,11 @@ class LibvirtDriver:
         self._news.set()
 
     def _resume_forgotten(self, sight: Sight, epoch: int) -> None:
-        """One that somebody has frozen who is gone, and that nobody asks for: carried on."""
+        """One that somebody has paused who is gone, and that nobody asks for: carried on."""
         for record in sight.records:
-            left = not record.ended and record.kind is ImpactKind.FREEZE and sight.paused
+            left = sight.paused and record.phase in pauses.PAUSING
             if left and record.key not in self._deeds:
-                log.warning("%s was frozen by a control plane that is gone", sight.vm)
+                log.warning("%s was paused by a control plane that is gone", sight.vm)
                 _ = self._begin(record.key, self._carry_on(record._replace(epoch=epoch)))
 
     # ---- Impacts ----
@@ -189,15 +210,20 @@ class LibvirtDriver:
         """What ended is written on its domain; what was given up may be carried on."""
         if self._deeds.get(key) is deed:
             del self._deeds[key]
+            self._freezes.discard(key)
         if not deed.cancelled() and deed.exception() is not None:
             log.info("%s was given up here: %s", key, deed.exception())
 
     async def _impact(self, order: Order, epoch: int) -> Report:
         await self._meet(epoch)
         failed = order.node if order.node_failed else None
-        record = await self._record(order.key, failed)
+        try:
+            record = await self._record(order.key, failed, order.node)
+            places, lost = await look_for(order.vm, self._hosts)
+        except Trouble as error:
+            return Report(Outcome.FAILED, str(error))
         if record is None:
-            places = await self._places(order.vm, failed)
+            _must_be_certain(places, lost, failed, order.node)
             record = self._record_of(order, epoch)
             if not places and order.kind is ImpactKind.DELETE:
                 return Report(Outcome.DONE, f"there is no domain of {order.vm} any more")
@@ -240,68 +266,47 @@ class LibvirtDriver:
         )
 
     async def _carry_on(self, record: Record) -> Report:
-        deed = Deed(record, self._hosts, self._settings, self._clock, self._definitions.find)
+        on = Footing(record, self._hosts, self._settings, self._clock, self._definitions.find)
+        if record.kind is not ImpactKind.FREEZE:
+            return await carry_out(on)
+        self._freezes.add(record.key)
         try:
-            return await deed.carry_out()
+            return await carry_out(on)
         except asyncio.CancelledError:
-            with suppress(Trouble, Unavailable):
-                await deed.thaw()
+            with suppress(Failed, Trouble, Unavailable):
+                await pauses.thaw(on)
             raise
 
     # ---- Looking ----
 
     async def _meet(self, epoch: int, *, everywhere: bool = False) -> None:
         """Show the epoch to every node that can be reached; LeadLost where one has seen a later."""
-        lost = None
-        for host in self._hosts.values():
-            try:
-                await host.meet(epoch)
-            except LeadLost:
-                raise
-            except (Unavailable, Trouble) as error:
-                lost = error
-                if everywhere:
-                    raise Unavailable(str(error)) from error
-        if lost is not None and len(self._hosts) == 1:
-            raise Unavailable(str(lost)) from lost
+        meetings = await asyncio.gather(
+            *(host.meet(epoch) for host in self._hosts.values()), return_exceptions=True
+        )
+        errors = [one for one in meetings if isinstance(one, BaseException)]
+        for error in errors:
+            if isinstance(error, LeadLost) or not isinstance(error, (Unavailable, Trouble)):
+                raise error
+        if errors and (everywhere or len(errors) == len(self._hosts)):
+            raise Unavailable(str(errors[0])) from errors[0]
 
-    async def _places(self, vm: str, failed: str | None = None) -> dict[str, Sight]:
-        """Where this VM has a domain; Unavailable where none is, and not all could be asked.
-
-        One that failed need not be asked.
-        """
-        found, lost = {}, None
-        for name, host in self._hosts.items():
-            try:
-                sight = await host.look(vm)
-            except Unavailable as error:
-                if name != failed:
-                    lost = error
-            else:
-                if sight is not None:
-                    found[name] = sight
-        if lost is not None and not found:
-            raise lost
-        return found
-
-    async def _record(self, key: str, failed: str | None = None) -> Record | None:
+    async def _record(
+        self, key: str, failed: str | None = None, home: str | None = None
+    ) -> Record | None:
         """What is written of this key, as far as it has come; None: it was not begun."""
-        noted = await self._noted(key)
-        try:
-            places = await self._places(key.partition("/")[2], failed)
-        except Unavailable:
-            if not noted or noted[0].kind is ImpactKind.DELETE:
-                raise
-            # Its node has failed: it is on its way to another.
-            return noted[0]
-        written = [one for sight in places.values() for one in sight.records if one.key == key]
-        written = written or noted
+        found, lost = await look_for(key.partition("/")[2], self._hosts)
+        written = [one for sight in found.values() for one in sight.records if one.key == key]
+        written = written or await self._noted(key)
         if not written:
+            _must_be_certain(found, lost, failed, home)
             return None
         record = next((one for one in written if one.ended), written[-1])
-        if not places and record.kind is ImpactKind.DELETE:
+        if not found and record.kind is ImpactKind.DELETE:
+            if record.source in lost:
+                raise lost[record.source]
             # It was meant to be gone, and it is.
-            return record._replace(phase="ended", outcome=Outcome.DONE, reason="")
+            return record._replace(phase=records.ENDED, outcome=Outcome.DONE, reason="")
         return record
 
     async def _noted(self, key: str) -> list[Record]:
@@ -317,6 +322,17 @@ class LibvirtDriver:
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable("The libvirt driver is closed.")
+
+
+def _must_be_certain(
+    found: Mapping[str, Sight], lost: Lost, failed: str | None, home: str | None
+) -> None:
+    """Unavailable where the VM may be on a node that cannot be asked, and that has not failed."""
+    if home in found or any(sight.active for sight in found.values()):
+        return
+    for name, error in lost.items():
+        if name != failed:
+            raise error
 
 
 def _add(places: dict[str, tuple[str, Sight]], node: str, sight: Sight) -> None:

@@ -42,9 +42,9 @@ class Sight(NamedTuple):
     vm: str
     domain: str
     label: Label
+    # Wherever it goes, the same; of a copy another.
+    uuid: str
     active: bool
-    # Another one each time that it is started; -1 while it is off.
-    number: int
     persistent: bool
     state: int
     given_up: bool
@@ -61,6 +61,10 @@ class Sight(NamedTuple):
     def paused(self) -> bool:
         """Whether nothing runs in it."""
         return bool(self.state == libvirt.VIR_DOMAIN_PAUSED)
+
+    def is_marked(self, key: str) -> bool:
+        """Whether it has run ever since it got this mark."""
+        return f'"{records.mark_uri(key)}"' in self.xml
 
     @property
     def records(self) -> list[Record]:
@@ -81,6 +85,8 @@ class Host:
     ) -> None:
         self.name = name
         self.address = address
+        # The domains whose labels could not be read at the last look.
+        self.unreadable: list[str] = []
         self._line = Line(name, address.uri, clock, happenings, open_connection)
 
     async def ask(self, call: Callable[[Connection], Answer]) -> Answer:
@@ -129,7 +135,8 @@ class Host:
 
     async def look_at_all(self) -> list[Sight]:
         """Every domain that is labeled."""
-        return await self.ask(_look_at_all)
+        seen, self.unreadable = await self.ask(_look_at_all)
+        return seen
 
     async def write(self, sight: Sight, record: Record, kept: datetime | None = None) -> None:
         """Leave this on the domain, running or not; what began before `kept` goes."""
@@ -221,6 +228,17 @@ def set_label(domain: Domain, label: Label | None) -> None:
     _set(domain, None if label is None else labels.written(label), labels.LABEL)
 
 
+def mark(domain: Domain, key: str) -> None:
+    """Put a mark on a domain that runs; it is gone when that ends, and not kept."""
+    domain.setMetadata(
+        libvirt.VIR_DOMAIN_METADATA_ELEMENT,
+        "<mark/>",
+        records.PREFIX,
+        records.mark_uri(key),
+        libvirt.VIR_DOMAIN_AFFECT_LIVE,
+    )
+
+
 def give_up_place(domain: Domain, *, given_up: bool) -> None:
     """Say of a domain whether its place on the node is free for others."""
     if not given_up and f'"{records.PLACE}"' not in domain.XMLDesc(0):
@@ -229,22 +247,32 @@ def give_up_place(domain: Domain, *, given_up: bool) -> None:
 
 
 def _find(connection: Connection, vm: str) -> Sight | None:
+    found = None
     try:
-        found = _sight(connection.lookupByName(vm))
+        with suppress(UsageError):
+            found = _sight(connection.lookupByName(vm))
     except libvirt.libvirtError as error:
         if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
             raise
-        found = None
     if found is not None and found.vm == vm:
         return found
-    return next((one for one in _look_at_all(connection) if one.vm == vm), None)
+    claimants = [one for one in _look_at_all(connection)[0] if one.vm == vm]
+    if len(claimants) > 1:
+        said = " and ".join(one.domain for one in claimants)
+        raise libvirt.libvirtError(f"{said} both say that they are {vm}: label one of them anew")
+    return claimants[0] if claimants else None
 
 
-def _look_at_all(connection: Connection) -> list[Sight]:
-    seen = []
+def _look_at_all(connection: Connection) -> tuple[list[Sight], list[str]]:
+    """Every labeled domain, and the names of those whose label cannot be read."""
+    seen, unreadable = [], []
     for domain in connection.listAllDomains(0):
         try:
             sight = _sight(domain)
+        except UsageError as error:
+            log.warning("the label of domain %s is passed over: %s", domain.name(), error)
+            unreadable.append(domain.name())
+            continue
         except libvirt.libvirtError as error:
             # It went away while we looked.
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
@@ -252,16 +280,13 @@ def _look_at_all(connection: Connection) -> list[Sight]:
             continue
         if sight is not None:
             seen.append(sight)
-    return seen
+    return seen, unreadable
 
 
 def _sight(domain: Domain) -> Sight | None:
+    """As it is; None where it has no label, UsageError where that cannot be read."""
     xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
-    try:
-        label = labels.label_in(xml)
-    except UsageError as error:
-        log.warning("the label of domain %s is passed over: %s", domain.name(), error)
-        return None
+    label = labels.label_in(xml)
     if label is None:
         return None
     name = domain.name()
@@ -269,8 +294,8 @@ def _sight(domain: Domain) -> Sight | None:
         vm=label.name or name,
         domain=name,
         label=label,
+        uuid=domain.UUIDString(),
         active=bool(domain.isActive()),
-        number=domain.ID(),
         persistent=bool(domain.isPersistent()),
         state=domain.state(0)[0],
         given_up=f'"{records.PLACE}"' in xml,

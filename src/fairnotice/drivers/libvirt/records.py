@@ -4,6 +4,7 @@ Every impact has an element of its own, with a namespace of its own: libvirtd ad
 removes one without touching the others, so that two control planes do not overwrite each other.
 """
 
+import logging
 from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote
@@ -12,20 +13,27 @@ from xml.etree import ElementTree as ET
 from fairnotice.drivers.driver import Report
 from fairnotice.words import ImpactKind, Outcome
 
+log = logging.getLogger(__name__)
+
 # The prefix that libvirt writes; the namespaces count.
 PREFIX = "fairnotice"
 IMPACT = "urn:fairnotice:libvirt:impact:"
 EPOCH = "urn:fairnotice:libvirt:epoch:"
 DEFINITION = "urn:fairnotice:libvirt:definition:"
+# On a running domain, until it ends.
+MARK = "urn:fairnotice:libvirt:mark:"
 # On a domain whose place on its node was given up.
 PLACE = "urn:fairnotice:libvirt:place:1"
 
 # How far an impact has come. What each means for whoever finds it is in deeds.py.
 BEGUN = "begun"
+FREEZING = "freezing"
 FROZEN = "frozen"
+ASKING = "asking"
 RESETTING = "resetting"
 RESET = "reset"
 MOVING = "moving"
+RETURNING = "returning"
 ENDED = "ended"
 
 
@@ -44,8 +52,8 @@ class Record(NamedTuple):
     target: str = ""
     # Where the VM is when it begins; empty where that node is surely down, or there is none.
     source: str = ""
-    # The number that libvirt gave the VM when it was last started, before the impact.
-    was: int = -1
+    # Whether the VM's node starts it with itself; held back while the VM moves.
+    autostart: bool = False
     phase: str = BEGUN
     outcome: Outcome = Outcome.UNDER_WAY
     reason: str = ""
@@ -64,6 +72,11 @@ class Record(NamedTuple):
 def impact_uri(key: str) -> str:
     """The namespace of this key's element."""
     return IMPACT + quote(key, safe="")
+
+
+def mark_uri(key: str) -> str:
+    """The namespace of this key's mark."""
+    return MARK + quote(key, safe="")
 
 
 def written(record: Record) -> str:
@@ -89,7 +102,7 @@ def read(text: str) -> Record:
             limit_at=instant(fields["limit_at"]),
             target=fields["target"],
             source=fields.get("source", ""),
-            was=int(fields["was"]),
+            autostart=fields.get("autostart") == str(True),
             phase=fields["phase"],
             outcome=Outcome(fields["outcome"]),
             reason=fields["reason"],
@@ -104,8 +117,14 @@ def instant(text: str) -> datetime:
 
 
 def records_in(xml: str) -> list[Record]:
-    """Every impact that this domain's XML remembers."""
-    return [read(ET.tostring(one, encoding="unicode")) for one in elements(xml, IMPACT)]
+    """Every impact that this domain's XML remembers; one that is damaged is passed over."""
+    found = []
+    for element in elements(xml, IMPACT):
+        try:
+            found.append(read(ET.tostring(element, encoding="unicode")))
+        except ValueError as error:
+            log.warning("what a domain remembers of an impact is passed over: %s", error)
+    return found
 
 
 def epochs_in(xml: str) -> list[int]:
