@@ -1,6 +1,7 @@
 """libvirt's own test driver as nodes: machines without a guest, that remember as libvirtd does."""
 
 import asyncio
+import functools
 import itertools
 import os
 
@@ -36,6 +37,8 @@ TEMPORARY_BYTES = 5 * 1024 * 1024
 RUNNING = libvirt.VIR_DOMAIN_RUNNING
 # What is done to a domain, once or too often.
 COUNTED = ("suspend", "reboot", "reset", "create", "shutdown", "destroy", "undefine")
+# All that changes anything.
+CHANGES = (*COUNTED, "resume", "setMetadata", "defineXML", "undefineFlags", "setAutostart")
 
 
 class Counted:
@@ -48,6 +51,8 @@ class Counted:
         if self.node.away:
             return self._away(name)
         attribute = getattr(self.real, name)
+        if name in CHANGES:
+            attribute = functools.partial(self.node.around, self.node.name, name, attribute)
         if name in ("lookupByName", "defineXML"):
             return lambda *given: Counted(attribute(*given), self.node)
         if name == "listAllDomains":
@@ -94,6 +99,8 @@ class TestNode:
         self.away = False
         self.free_kib = None
         self.before = lambda *_: None
+        # What becomes of a call that changes anything: (node, name, call, *what it is given).
+        self.around = lambda _, __, call, *given: call(*given)
         self._followers = {}
         file = folder / f"{name}.xml"
         file.write_text(NODE)

@@ -40,38 +40,6 @@ AFTERWARDS = {
 }
 
 
-@pytest.mark.parametrize("kind", AFTERWARDS)
-@pytest.mark.parametrize("call", range(4))
-def test_a_control_plane_that_dies_at_any_call_is_carried_on(nodes, kind, call):
-    """Before its first, second, third … call on a machine: the next life ends it, once."""
-    left = [call]
-
-    def die(*_):
-        left[0] -= 1
-        if left[0] < 0:
-            raise RuntimeError("the control plane died")
-
-    async def story():
-        first = nodes.driver()
-        for node in nodes.nodes.values():
-            node.before = die
-        died = (await asyncio.gather(first.impact(order(kind), 1), return_exceptions=True))[0]
-        for node in nodes.nodes.values():
-            node.before = lambda *_: None
-        later = nodes.driver()
-        report = await ended(later, "op/vm", 2)
-        if report.outcome is Outcome.NOT_BEGUN:
-            report = await later.impact(order(kind), 2)
-        await later.close()
-        await first.close()
-        return died, report
-
-    _, report = asyncio.run(story())
-    assert report.outcome is Outcome.DONE, report
-    assert states(nodes) == AFTERWARDS[kind]
-    assert nodes.done("op/vm") <= 1
-
-
 def test_a_freeze_that_nobody_asks_for_is_ended_by_whoever_looks_next(nodes):
     """Its control plane died, and the law has given it up: the domain itself says when it ends."""
 

@@ -18,6 +18,7 @@ not happen twice leaves a trace in that state before the phase is written:
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from fairnotice.drivers.driver import Report
 from fairnotice.drivers.libvirt import moves, pauses, powering, records
@@ -60,5 +61,5 @@ async def _end(on: Footing, outcome: Outcome, reason: str) -> None:
     for host in on.hosts.values():
         with suppress(Unavailable):
             if await host.noted(on.record.key) is not None:
-                await host.note(on.record)
-                await host.forget(forgotten)
+                await on.again(partial(host.note, on.record))
+                await on.again(partial(host.forget, forgotten))

@@ -88,7 +88,7 @@ class Footing:
         self.record = self.record._replace(**news)
         kept = self.clock.wall() - timedelta(days=self.settings.kept_days)
         for name, sight in (await self.places()).items():
-            await self._again(partial(self.hosts[name].write, sight, self.record, kept))
+            await self.again(partial(self.hosts[name].write, sight, self.record, kept))
 
     async def call(self, host: Host, sight: Sight, call: Call) -> None:
         """Do something to a machine, unless another control plane leads by now."""
@@ -97,9 +97,10 @@ class Footing:
 
     async def insist(self, host: Host, sight: Sight, call: Call) -> None:
         """The same, and again where it is refused."""
-        await self._again(lambda: self.call(host, sight, call))
+        await self.again(lambda: self.call(host, sight, call))
 
-    async def _again(self, attempt: Callable[[], Awaitable[Any]]) -> None:
+    async def again(self, attempt: Callable[[], Awaitable[Any]]) -> None:
+        """Try it, and again where libvirt refuses; Trouble where it goes on to."""
         for seconds in TRY_AGAIN_SECONDS:
             try:
                 await attempt()

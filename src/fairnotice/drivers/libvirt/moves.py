@@ -207,7 +207,7 @@ async def _put(on: Footing) -> None:
         await target.meet(on.record.epoch)
         await _disks(target, definition, disks.make_empty)
         xml = definitions.with_record(definition.xml, on.record)
-        await target.ask(lambda c: c.defineXML(xml))
+        await on.again(lambda: target.ask(lambda c: c.defineXML(xml)))
     there = await target.look(on.record.vm)
     if there is None:
         raise Failed(f"{on.record.vm} is not on {target.name}, where it was put")

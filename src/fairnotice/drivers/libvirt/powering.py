@@ -72,8 +72,8 @@ async def delete(on: Footing) -> None:
     places = await on.places()
     for name, sight in places.items():
         # First: once it is gone, only this says that it was we.
-        await on.hosts[name].note(on.record)
-        await on.hosts[name].write(sight, on.record)
+        await on.again(partial(on.hosts[name].note, on.record))
+        await on.again(partial(on.hosts[name].write, sight, on.record))
     await shut_down(on)
     for name in places:
         host = on.hosts[name]
