@@ -306,6 +306,7 @@ class Deed:
 
     async def _redeploy(self) -> None:
         if self.record.phase == records.BEGUN:
+            await self._clear_target()
             await self._must_have_room()
             await self._shut_down()
             await self._write(phase=records.MOVING)
@@ -354,6 +355,13 @@ class Deed:
         if target is None:
             raise Failed(f"there is no node {self.record.target!r} to go to")
         return target
+
+    async def _clear_target(self) -> None:
+        """Undefine what a target that had failed still has of the VM: it moved on since."""
+        places = await self._places()
+        left = places.get(self.record.target)
+        if left is not None and not left.active and len(places) > 1:
+            await self._undefine(self._target(), left)
 
     async def _must_have_room(self) -> None:
         """Before anything is touched: the target is there, has memory, and nobody of that name."""
