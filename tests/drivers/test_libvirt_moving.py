@@ -250,8 +250,9 @@ def test_one_whose_definition_nobody_has_is_not_started(nodes):
     nodes["n1"].away = True
     report = impact(nodes, OF_A_FAILED_NODE)
     assert report.outcome is Outcome.FAILED
-    assert "no domain of vm" in report.reason
-    assert "definition" in report.reason
+    assert report.reason == "there is no domain of vm, and nobody keeps its definition"
+    nodes["n1"].away = False
+    assert states(nodes) == {"n1": RUNNING}
 
 
 # ---- Definitions that are kept ----
