@@ -149,7 +149,10 @@ def test_a_label_is_what_was_written():
     [
         ({"colour": "red"}, "A label has no colour"),
         ({"update_domain": "first"}, "update_domain cannot be 'first'"),
-        ({"priority": "Low"}, "priority cannot be 'Low'"),
+        ({"update_domain": "-1"}, "whole number from 0 on"),
+        ({"priority": "Low"}, "priority cannot be 'Low': give Regular or Spot"),
+        ({"addresses": "10.0.0.4 here"}, "give IP addresses"),
+        ({"name": "a/b"}, "but no slash"),
         ({"availability_set": "a", "scale_set": "b"}, "in one of"),
     ],
 )

@@ -155,6 +155,28 @@ def test_a_vm_of_a_node_that_failed_is_started_elsewhere_by_a_later_life(nodes):
     assert nodes["n2"].pool.storageVolLookupByName("vm-temp").info()[1] == TEMPORARY_BYTES
 
 
+def test_what_a_node_that_came_back_still_has_is_replaced_when_the_vm_goes_there(nodes):
+    """It is as it was before the node failed: neither that definition nor its disk counts."""
+    survey(nodes)
+    nodes["n1"].away = True
+    assert impact(nodes, OF_A_FAILED_NODE).outcome is Outcome.DONE
+    nodes["n1"].away = False
+    nodes["n1"].connection.lookupByName("vm").destroy()
+    edited = nodes["n2"].connection.lookupByName("vm").XMLDesc(2).replace(">65536<", ">32768<")
+    nodes["n2"].connection.defineXML(edited)
+    back = REDEPLOY._replace(key="back/vm", node="n2", target="n1")
+    assert impact(nodes, back).outcome is Outcome.DONE
+    assert states(nodes) == {"n1": RUNNING}
+    assert ">32768<" in nodes["n1"].connection.lookupByName("vm").XMLDesc(0)
+
+
+def test_one_that_runs_twice_is_said_to(nodes, caplog):
+    """A node came back and started it by itself: somebody has to decide which it is."""
+    nodes["n3"].run("vm")
+    survey(nodes)
+    assert "vm runs on n1 and on n3" in caplog.text
+
+
 def test_a_vm_of_a_node_that_is_only_away_is_started_nowhere_else(nodes):
     """It may run there: whoever asks is told that it cannot be said, and to ask again."""
 
@@ -228,8 +250,9 @@ def test_one_whose_definition_nobody_has_is_not_started(nodes):
     nodes["n1"].away = True
     report = impact(nodes, OF_A_FAILED_NODE)
     assert report.outcome is Outcome.FAILED
-    assert "no domain of vm" in report.reason
-    assert "definition" in report.reason
+    assert report.reason == "there is no domain of vm, and nobody keeps its definition"
+    nodes["n1"].away = False
+    assert states(nodes) == {"n1": RUNNING}
 
 
 # ---- Definitions that are kept ----

@@ -46,10 +46,11 @@ def ephemeral(xml: str) -> list[Disk]:
     """The disks of this domain that its label calls so."""
     label = labels.label_in(xml)
     named = () if label is None else label.ephemeral_disks
-    return [disk for disk in _disks(xml) if disk.device in named]
+    return [disk for disk in disks_in(xml) if disk.device in named]
 
 
-def _disks(xml: str) -> list[Disk]:
+def disks_in(xml: str) -> list[Disk]:
+    """All that this domain has."""
     found = []
     for element in ET.fromstring(xml).iterfind("devices/disk"):  # noqa: S314 - libvirtd wrote it
         parts = {name: element.find(name) for name in ("target", "driver", "source")}

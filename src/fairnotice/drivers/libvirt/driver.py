@@ -337,6 +337,9 @@ def _must_be_certain(
 
 def _add(places: dict[str, tuple[str, Sight]], node: str, sight: Sight) -> None:
     """On two nodes during a move, a VM is where it runs."""
+    other, before = places.get(sight.vm, ("", None))
+    if before is not None and before.running and sight.running:
+        log.error("%s runs on %s and on %s: stop one of them by hand", sight.vm, other, node)
     if sight.vm not in places or sight.active:
         places[sight.vm] = (node, sight)
 

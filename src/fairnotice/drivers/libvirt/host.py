@@ -58,6 +58,11 @@ class Sight(NamedTuple):
         return Power.DEALLOCATED if self.given_up else Power.STOPPED
 
     @property
+    def running(self) -> bool:
+        """Whether something runs in it."""
+        return bool(self.state == libvirt.VIR_DOMAIN_RUNNING)
+
+    @property
     def paused(self) -> bool:
         """Whether nothing runs in it."""
         return bool(self.state == libvirt.VIR_DOMAIN_PAUSED)

@@ -95,8 +95,8 @@ async def redeploy(on: Footing) -> None:
     if on.record.phase == records.BEGUN:
         for sight in (await on.places()).values():
             must_be_defined(sight)
-        await _must_have_room(on)
         await _take_remains_away(on)
+        await _must_have_room(on)
         await _hold_autostart(on)
         await shut_down(on)
         await on.write(phase=records.MOVING)
@@ -156,11 +156,13 @@ def _free_kib(connection: Any) -> int | None:  # noqa: ANN401 - libvirt has no t
 
 async def _take_remains_away(on: Footing) -> None:
     """An earlier move may have left its definition on the target: it is not how the VM is now."""
-    places = await on.places()
-    remains = await _target(on).look(on.record.vm)
-    elsewhere = [sight for name, sight in places.items() if name != on.record.target]
-    if remains is not None and not remains.active and any(sight.active for sight in elsewhere):
-        await undefine(on, _target(on), remains)
+    target = _target(on)
+    elsewhere = [sight for name, sight in (await on.places()).items() if name != target.name]
+    # One that cannot be reached is refused by its lack of room.
+    with suppress(Unavailable):
+        remains = await target.look(on.record.vm)
+        if remains is not None and not remains.active and any(one.active for one in elsewhere):
+            await undefine(on, target, remains)
 
 
 async def _hold_autostart(on: Footing) -> None:
