@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from threading import Event
 
 import pytest
 
@@ -14,9 +15,13 @@ if missing():
 
 import libvirt
 
+from fairnotice.drivers.libvirt.happenings import SAME_WITHIN_SECONDS
 from fairnotice.drivers.libvirt.records import records_in
+from tests.vms import guest
 from tests.vms.cloud import Cloud, wait_until
 from tests.vms.walk import ADDRESS, FREEZE_SECONDS, RUNNING, VM, run_uncordon, walk
+
+SAID_OF_A_REBOOT = f"{VM} on n1 has rebooted"
 
 
 @pytest.fixture
@@ -52,25 +57,37 @@ def test_a_vm_goes_through_every_impact_and_approves_each_from_inside(cloud):
 
 # ---- Killed in the middle ----
 
+# So long a guest takes to end: longer than it takes to see that, and to kill.
+SLOW_SECONDS = 3
+# At this rate, what the guest has in memory takes some seconds.
+MIGRATION_MIB_PER_SECOND = 16
 
-def _under_way(cloud):
-    """Whether the impact has left its key on the VM, and has not ended."""
+
+def _domain(cloud):
+    """The VM's, on the node where it runs."""
     for node in cloud.nodes.nodes.values():
-        connection = libvirt.open(node.uri)
-        for domain in connection.listAllDomains(0):
+        for domain in libvirt.open(node.uri).listAllDomains(
+            libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE
+        ):
             if domain.name() == VM:
-                records = records_in(domain.XMLDesc(0))
-                return any(not one.ended for one in records)
-    return False
+                return domain
+    raise AssertionError(f"{VM} does not run: {cloud.states(VM)}")
 
 
-def _killed_in(cloud, *words, when=_under_way):
-    """Ask for something, and kill the control plane when it has begun; how it ended afterwards."""
+def _unfinished(cloud):
+    """The kinds of the impacts whose keys are on the VM, and have not ended."""
+    return [str(one.kind) for one in records_in(_domain(cloud).XMLDesc(0)) if not one.ended]
+
+
+def _killed_in(cloud, kind, *words, when):
+    """Ask for something, and kill the control plane in the middle of it; afterwards it is done."""
     cloud.ask(*words)
     deadline = CLOCK.monotonic() + 30
     while not when(cloud):
         assert CLOCK.monotonic() < deadline, "it does not begin"
     cloud.kill()
+    # Nobody carries on now, and it was not over: it was in the middle.
+    assert _unfinished(cloud) == [kind]
     cloud.start()
     assert cloud.wait_for_end()["status"] == "Completed", cloud.operations()[-1]
 
@@ -79,28 +96,39 @@ def _paused(cloud):
     return libvirt.VIR_DOMAIN_PAUSED in cloud.states(VM).values()
 
 
+def _pressed(cloud):
+    """Whether this boot of the guest was told to end."""
+    return [cloud.boots(VM)[-1]] in cloud.said(VM, guest.PRESSED)
+
+
+def _migrating(cloud):
+    return _domain(cloud).jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE
+
+
 def test_a_control_plane_killed_in_each_impact_leaves_the_vm_as_it_should_be(cloud):
     """Never paused for good, never rebooted twice."""
-    _begin(cloud)
+    _begin(cloud, manner=guest.slow(SLOW_SECONDS))
     first = cloud.boots(VM)
-    _killed_in(cloud, "node", "maintain", "n1", "--duration", "2", when=_paused)
+    maintain = ("node", "maintain", "n1", "--duration", "4")
+    _killed_in(cloud, "freeze", *maintain, when=_paused)
     assert cloud.states(VM) == {"n1": RUNNING}
     assert cloud.boots(VM) == first
-    _killed_in(cloud, "vm", "restart", VM)
+    _killed_in(cloud, "reboot", "vm", "restart", VM, when=_pressed)
     assert cloud.states(VM) == {"n1": RUNNING}
     wait_until("it has booted", lambda: len(cloud.boots(VM)) == 2)
     _answered(cloud)
-    _killed_in(cloud, "node", "migrate", "n1")
+    _domain(cloud).migrateSetMaxSpeed(MIGRATION_MIB_PER_SECOND)
+    _killed_in(cloud, "migrate", "node", "migrate", "n1", when=_migrating)
     assert cloud.states(VM) == {"n2": RUNNING}
     run_uncordon(cloud)
     _answered(cloud)
     assert len(cloud.boots(VM)) == 2
-    _killed_in(cloud, "vm", "redeploy", VM)
+    _killed_in(cloud, "redeploy", "vm", "redeploy", VM, when=_pressed)
     assert cloud.states(VM) == {"n1": RUNNING}
     wait_until("it has booted", lambda: len(cloud.boots(VM)) == 3)
     _answered(cloud)
     assert len(set(cloud.boots(VM))) == len(cloud.boots(VM)) == 3
-    _killed_in(cloud, "vm", "delete", VM)
+    _killed_in(cloud, "delete", "vm", "delete", VM, when=_pressed)
     assert cloud.states(VM) == {}
 
 
@@ -112,14 +140,25 @@ def _answered(cloud):
 # ---- What happens by itself ----
 
 
+SPOT = ("priority=Spot", "ephemeral_disks=vdb")
+DISK = "/var/lib/libvirt/images/vm0-temp"
+DISK_MIB = 2
+TEMPORARY = f"""<disk type="file"><driver name="qemu" type="raw"/>
+    <source file="{DISK}"/><target dev="vdb" bus="virtio"/></disk>"""
+POOL = """<pool type="dir"><name>images</name>
+    <target><path>/var/lib/libvirt/images</path></target></pool>"""
+
+
 def test_a_guest_that_does_not_hear_is_reset_and_what_befalls_it_is_seen(nodes):
-    """Stopped, started and removed by hand, and a node that goes away and comes back."""
+    """Rebooted by itself, stopped, started, evicted, and its node lost, with us, for good."""
     with Cloud(nodes, limit_seconds=2.0) as cloud:
-        _begin(cloud, deaf=True)
+        _give_pools(nodes)
+        _begin(cloud, manner=guest.DEAF, labels=SPOT, more=TEMPORARY)
         cloud.ask("vm", "restart", VM)
         assert cloud.wait_for_end()["status"] == "Completed"
         wait_until("it was reset", lambda: len(cloud.boots(VM)) == 2)
         assert cloud.states(VM) == {"n1": RUNNING}
+        _rebooted_by_its_user(cloud)
 
         domain = libvirt.open(nodes.nodes["n1"].uri).lookupByName(VM)
         domain.destroy()
@@ -130,9 +169,68 @@ def test_a_guest_that_does_not_hear_is_reset_and_what_befalls_it_is_seen(nodes):
         wait_until("n2 is seen to be away", lambda: _node(cloud, "n2") == "unreachable")
         nodes.nodes["n2"].start()
         wait_until("n2 is seen to be back", lambda: _node(cloud, "n2") == "in service")
-        domain.destroy()
-        domain.undefine()
+        _lost_with_its_node(cloud)
+        _evicted(cloud)
+        libvirt.open(nodes.nodes["n2"].uri).lookupByName(VM).undefine()
+        nodes.nodes["n1"].start()
+        libvirt.open(nodes.nodes["n1"].uri).lookupByName(VM).undefine()
         wait_until("it is seen to be gone", lambda: not cloud.ask("vm", "list")["items"])
+
+
+def _give_pools(nodes):
+    for node in nodes.nodes.values():
+        node.path(DISK).parent.mkdir(parents=True, exist_ok=True)
+        libvirt.open(node.uri).storagePoolDefineXML(POOL).create()
+    with nodes.nodes["n1"].path(DISK).open("wb") as disk:
+        disk.truncate(DISK_MIB * 1024 * 1024)
+
+
+def _lost_with_its_node(cloud):
+    """n1 is lost for good while no control plane runs: n2 alone knows how the VM was defined."""
+    cloud.kill()
+    cloud.nodes.nodes["n1"].stop()
+    cloud.start()
+    wait_until("n1 is seen to be away", lambda: _node(cloud, "n1") == "unreachable")
+    assert cloud.states(VM) == {}
+    boots = len(cloud.boots(VM))
+    cloud.ask("node", "fail", "n1")
+    assert cloud.wait_for_end()["status"] == "Completed", cloud.operations()[-1]
+    wait_until("it has booted on n2", lambda: len(cloud.boots(VM)) == boots + 1)
+    made = cloud.nodes.nodes["n2"].path(DISK)
+    assert made.stat().st_size == DISK_MIB * 1024 * 1024
+
+
+def _evicted(cloud):
+    """Preempt, approved from inside; a guest that does not hear is destroyed, and stays defined."""
+    _answered(cloud)
+    cloud.ask("vm", "evict", VM)
+    operation = cloud.wait_for_end()
+    assert operation["status"] == "Completed", operation
+    assert any('"EventType":"Preempt"' in " ".join(words) for words in cloud.said(VM, guest.SAW))
+    assert cloud.said(VM, guest.APPROVED)[-1][1] in operation["events"]
+    assert cloud.states(VM) == {"n2": libvirt.VIR_DOMAIN_SHUTOFF}
+    assert cloud.vm(VM)["power"] == "deallocated"
+
+
+def _rebooted_by_its_user(cloud):
+    """It boots again, stays running in the fleet, and that is said once."""
+    _answered(cloud)
+    Event().wait(SAME_WITHIN_SECONDS)
+    boots, said = len(cloud.boots(VM)), cloud.log.read_text().count(SAID_OF_A_REBOOT)
+    wait_until("its user has asked for it", lambda: _asks_for_a_reboot(cloud))
+    wait_until("it has booted again", lambda: len(cloud.boots(VM)) == boots + 1)
+    _answered(cloud)
+    assert cloud.log.read_text().count(SAID_OF_A_REBOOT) == said + 1
+    assert cloud.vm(VM)["power"] == "running"
+    assert len(cloud.boots(VM)) == boots + 1
+
+
+def _asks_for_a_reboot(cloud):
+    into = f"echo | timeout 5 busybox nc {ADDRESS} {guest.REBOOT_PORT}"
+    command = cloud.nodes.network.inside("sh", "-c", into)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    # Once heard it is not said again, however the guest hangs up.
+    return "refused" not in done.stderr
 
 
 def _node(cloud, name):

@@ -27,10 +27,19 @@ def test_a_domain_is_labeled_shown_and_let_go_of(capsys):
 
     kept = libvirt.open("test:///default")
     label, there = ["libvirt", "label", "test"], ["--connect", "test:///default"]
-    assert main([*label, "availability_set=web", "addresses=10.0.0.4 10.0.0.5", *there]) == 0
-    assert main([*label, "update_domain=2", *there]) == 0
-    shown = capsys.readouterr().out
-    assert "10.0.0.4 10.0.0.5" in shown
+    assert main([*label, *there]) == 0
+    # Whoever looks changes nothing.
+    assert "test has no label" in capsys.readouterr().out
+    assert "urn:fairnotice" not in kept.lookupByName("test").XMLDesc(0)
+    # Fields may stand on both sides of an option.
+    fields = ["availability_set=web", *there, "addresses=10.0.0.4 10.0.0.5", "zone=1"]
+    assert main([*label, *fields]) == 0
+    capsys.readouterr()
+    assert main([*label, *there, "update_domain=2", "zone="]) == 0
+    assert capsys.readouterr().out.split() == [
+        *("test", "name", "test", "availability_set", "web", "update_domain", "2"),
+        *("addresses", "10.0.0.4", "10.0.0.5"),
+    ]
     assert "urn:fairnotice:libvirt:vm:1" in kept.lookupByName("test").XMLDesc(0)
     assert main([*label, "--remove", *there]) == 0
     assert "urn:fairnotice" not in kept.lookupByName("test").XMLDesc(0)
@@ -42,6 +51,10 @@ def test_a_domain_is_labeled_shown_and_let_go_of(capsys):
     [
         (["test", "colour=red"], "A label has no colour"),
         (["test", "web"], "no FIELD=VALUE"),
+        (["test", "=web"], "no FIELD=VALUE"),
+        (["test", "zone=1", "zone=2"], "zone is given twice"),
+        (["test", "addresses=10.0.0.4,10.0.0.5"], "give IP addresses, with spaces between"),
+        (["test", "ephemeral_disks=vdb"], "It has vda."),
         (["test", "zone=1", "--remove"], "Give fields, or --remove"),
         (["nobody"], "does not give nobody"),
     ],

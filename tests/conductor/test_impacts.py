@@ -60,7 +60,7 @@ def test_time_passes_and_the_event_starts_and_ends():
 
 
 def test_the_order_says_what_the_driver_needs():
-    """Key, VM, kind, node, event, duration and limit."""
+    """Key, VM, kind, node, event, duration and limit; and that its node has failed."""
 
     async def story():
         clock = ManualClock()
@@ -91,6 +91,12 @@ def test_the_order_says_what_the_driver_needs():
             assert (order.event,) == decision.answer.events
             assert order.key == f"{decision.answer.operations[0]}/db"
             assert order.limit_seconds == 69
+            assert not order.node_failed
+            await conductor.submit(FailNode(id="f", by=OPERATOR, node="node-3"))
+            await settled(turns=10)
+            moved = orders[-1][0]
+            assert (moved.vm, moved.node, moved.kind.value) == ("db", "node-3", "redeploy")
+            assert moved.node_failed
 
     asyncio.run(story())
 

@@ -1,5 +1,7 @@
 """libvirt's own test driver as nodes: machines without a guest, that remember as libvirtd does."""
 
+import asyncio
+import functools
 import itertools
 import os
 
@@ -11,22 +13,32 @@ if "CI" not in os.environ:
 import libvirt
 
 from fairnotice.clock import SystemClock
+from fairnotice.drivers.driver import Order
 from fairnotice.drivers.libvirt import host as hosts
 from fairnotice.drivers.libvirt.driver import LibvirtDriver
 from fairnotice.drivers.libvirt.happenings import begin_events
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.records import records_in
 from fairnotice.drivers.libvirt.settings import LibvirtSettings, NodeAddress
+from fairnotice.words import Outcome
 
 NODE = """<node><cpu><mhz>6000</mhz><model>i686</model><active>8</active><nodes>1</nodes>
-<sockets>1</sockets><cores>8</cores><threads>1</threads></cpu><memory>8192000</memory></node>"""
+<sockets>1</sockets><cores>8</cores><threads>1</threads></cpu><memory>8192000</memory>
+<pool type="dir"><name>disks</name><target><path>/disks</path></target></pool></node>"""
 DOMAIN = """<domain type="test"><name>{name}</name><memory unit="MiB">64</memory>
 <os><type>hvm</type></os><devices>
 <disk type="file"><source file="/disks/{name}"/><target dev="vda"/></disk>
-<disk type="file"><source file="/disks/{name}-temp"/><target dev="vdb"/></disk>
-</devices></domain>"""
+<disk type="file"><driver name="qemu" type="qcow2"/>
+<source file="/disks/{name}-temp"/><target dev="vdb"/></disk>
+{more}</devices></domain>"""
+VOLUME = """<volume><name>{name}</name><capacity>{capacity}</capacity>
+<target><format type="qcow2"/></target></volume>"""
+TEMPORARY_BYTES = 5 * 1024 * 1024
+RUNNING = libvirt.VIR_DOMAIN_RUNNING
 # What is done to a domain, once or too often.
 COUNTED = ("suspend", "reboot", "reset", "create", "shutdown", "destroy", "undefine")
+# All that changes anything.
+CHANGES = (*COUNTED, "resume", "setMetadata", "defineXML", "undefineFlags", "setAutostart")
 
 
 class Counted:
@@ -39,12 +51,17 @@ class Counted:
         if self.node.away:
             return self._away(name)
         attribute = getattr(self.real, name)
+        if name in CHANGES:
+            attribute = functools.partial(self.node.around, self.node.name, name, attribute)
         if name in ("lookupByName", "defineXML"):
             return lambda *given: Counted(attribute(*given), self.node)
         if name == "listAllDomains":
             return lambda *given: [Counted(one, self.node) for one in attribute(*given)]
         if name == "domainEventRegisterAny":
             return self.node.follow
+        if name == "getMemoryStats" and self.node.free_kib is not None:
+            # The test driver has none.
+            return lambda *_: {"free": self.node.free_kib, "buffers": 1024, "cached": 1024}
         if name in COUNTED:
             return self._counting(name, attribute)
         return attribute
@@ -80,7 +97,10 @@ class TestNode:
         self.name = name
         self.calls = []
         self.away = False
+        self.free_kib = None
         self.before = lambda *_: None
+        # What becomes of a call that changes anything: (node, name, call, *what it is given).
+        self.around = lambda _, __, call, *given: call(*given)
         self._followers = {}
         file = folder / f"{name}.xml"
         file.write_text(NODE)
@@ -105,9 +125,19 @@ class TestNode:
         if len(followers) == 1:
             self.connection.domainEventRegisterAny(None, kind, tell, opaque)
 
-    def run(self, name, label=Label()):  # noqa: B008
-        """A labeled domain that runs."""
-        domain = self.connection.defineXML(DOMAIN.format(name=name))
+    @property
+    def pool(self):
+        """Where its disks are."""
+        return self.connection.storagePoolLookupByName("disks")
+
+    def add_disk(self, name, capacity=TEMPORARY_BYTES):
+        """One that somebody has made."""
+        self.pool.createXML(VOLUME.format(name=name, capacity=capacity))
+
+    def run(self, name, label=Label(), more=""):  # noqa: B008
+        """A labeled domain that runs, with a disk and a temporary one."""
+        self.add_disk(f"{name}-temp")
+        domain = self.connection.defineXML(DOMAIN.format(name=name, more=more))
         hosts.set_label(domain, label)
         domain.create()
         return domain
@@ -140,3 +170,27 @@ class TestNodes:
         """How often what this key stands for was done to a machine."""
         done = [name for node in self.nodes.values() for name, of in node.calls if of == key]
         return max((done.count(name) for name in COUNTED), default=0)
+
+
+def order(kind, key="op/vm", **more):
+    """An order for the one VM."""
+    return Order(key=key, vm="vm", kind=kind, node="n1", target="n2", duration_seconds=0, **more)
+
+
+async def ended(driver, key, epoch):
+    """How it ended, once it has."""
+    while True:
+        report = await driver.outcome(key, epoch)
+        if report.outcome is not Outcome.UNDER_WAY:
+            return report
+        await asyncio.sleep(0.02)
+
+
+def states(nodes):
+    """Where the VM has a domain, and in what state."""
+    return {
+        name: domain.state()[0]
+        for name, node in nodes.nodes.items()
+        for domain in node.connection.listAllDomains(0)
+        if domain.name() == "vm"
+    }

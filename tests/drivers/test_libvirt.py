@@ -13,9 +13,7 @@ from fairnotice.drivers.libvirt.settings import LibvirtSettings, NodeAddress
 from fairnotice.errors import LeadLost, Unavailable, UsageError
 from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import ImpactKind, Outcome, Power
-from tests.drivers.libvirt_nodes import TestNodes, libvirt
-
-RUNNING = libvirt.VIR_DOMAIN_RUNNING
+from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, libvirt, order, states
 
 
 @pytest.fixture
@@ -24,30 +22,6 @@ def nodes(tmp_path):
     both = TestNodes(tmp_path, "n1", "n2")
     both["n1"].run("vm", Label(ephemeral_disks=("vdb",)))
     return both
-
-
-def order(kind, key="op/vm", **more):
-    """An order for the one VM."""
-    return Order(key=key, vm="vm", kind=kind, node="n1", target="n2", duration_seconds=0, **more)
-
-
-async def ended(driver, key, epoch):
-    """How it ended, once it has."""
-    while True:
-        report = await driver.outcome(key, epoch)
-        if report.outcome is not Outcome.UNDER_WAY:
-            return report
-        await asyncio.sleep(0.02)
-
-
-def states(nodes):
-    """Where the VM has a domain, and in what state."""
-    return {
-        name: domain.state()[0]
-        for name, node in nodes.nodes.items()
-        for domain in node.connection.listAllDomains(0)
-        if domain.name() == "vm"
-    }
 
 
 async def becomes(nodes, wanted):
@@ -64,38 +38,6 @@ AFTERWARDS = {
     ImpactKind.DEALLOCATE: {"n1": libvirt.VIR_DOMAIN_SHUTOFF},
     ImpactKind.DELETE: {},
 }
-
-
-@pytest.mark.parametrize("kind", AFTERWARDS)
-@pytest.mark.parametrize("call", range(4))
-def test_a_control_plane_that_dies_at_any_call_is_carried_on(nodes, kind, call):
-    """Before its first, second, third … call on a machine: the next life ends it, once."""
-    left = [call]
-
-    def die(*_):
-        left[0] -= 1
-        if left[0] < 0:
-            raise RuntimeError("the control plane died")
-
-    async def story():
-        first = nodes.driver()
-        for node in nodes.nodes.values():
-            node.before = die
-        died = (await asyncio.gather(first.impact(order(kind), 1), return_exceptions=True))[0]
-        for node in nodes.nodes.values():
-            node.before = lambda *_: None
-        later = nodes.driver()
-        report = await ended(later, "op/vm", 2)
-        if report.outcome is Outcome.NOT_BEGUN:
-            report = await later.impact(order(kind), 2)
-        await later.close()
-        await first.close()
-        return died, report
-
-    _, report = asyncio.run(story())
-    assert report.outcome is Outcome.DONE, report
-    assert states(nodes) == AFTERWARDS[kind]
-    assert nodes.done("op/vm") <= 1
 
 
 def test_a_freeze_that_nobody_asks_for_is_ended_by_whoever_looks_next(nodes):
@@ -136,57 +78,6 @@ def test_an_end_in_the_middle_of_a_freeze_lets_the_vm_go(nodes):
 
     assert asyncio.run(asyncio.wait_for(story(), 20)).outcome is Outcome.DONE
     assert states(nodes) == {"n1": RUNNING}
-
-
-def test_a_redeploy_leaves_ephemeral_disks_behind(nodes):
-    """The other disk goes along, and so do the label and the key."""
-
-    async def story():
-        driver = nodes.driver()
-        report = await driver.impact(order(ImpactKind.REDEPLOY), 1)
-        await driver.close()
-        return report
-
-    assert asyncio.run(story()).outcome is Outcome.DONE
-    xml = nodes["n2"].connection.lookupByName("vm").XMLDesc(0)
-    assert "vda" in xml
-    assert "vdb'" not in xml
-    assert labels.label_in(xml) == Label(ephemeral_disks=("vdb",))
-    assert "op%2Fvm" in xml
-
-
-def test_a_vm_of_a_node_that_failed_is_started_elsewhere_as_it_was_last_seen(nodes):
-    """Its node answers nobody, and an operator has said that it is surely down."""
-
-    async def story():
-        driver = nodes.driver()
-        await driver.survey(1)
-        nodes["n1"].away = True
-        report = await driver.impact(order(ImpactKind.REDEPLOY), 1)
-        with pytest.raises(Unavailable):
-            await driver.outcome("op/stranger", 1)
-        await driver.close()
-        return report
-
-    assert asyncio.run(story()).outcome is Outcome.DONE
-    assert nodes["n2"].connection.lookupByName("vm").state()[0] == RUNNING
-
-
-@pytest.mark.parametrize("target", ["nowhere", None])
-def test_a_redeploy_with_nowhere_to_go_is_refused_before_anything_is_touched(nodes, target):
-    """The VM runs on where it is."""
-
-    async def story():
-        driver = nodes.driver()
-        report = await driver.impact(order(ImpactKind.REDEPLOY)._replace(target=target), 1)
-        await driver.close()
-        return report
-
-    report = asyncio.run(story())
-    assert report.outcome is Outcome.FAILED
-    assert "to go to" in report.reason
-    assert states(nodes) == {"n1": RUNNING}
-    assert nodes.done("op/vm") == 0
 
 
 def test_what_is_not_there_is_done_when_it_is_to_be_deleted_and_fails_else(nodes):
@@ -258,7 +149,10 @@ def test_a_label_is_what_was_written():
     [
         ({"colour": "red"}, "A label has no colour"),
         ({"update_domain": "first"}, "update_domain cannot be 'first'"),
-        ({"priority": "Low"}, "priority cannot be 'Low'"),
+        ({"update_domain": "-1"}, "whole number from 0 on"),
+        ({"priority": "Low"}, "priority cannot be 'Low': give Regular or Spot"),
+        ({"addresses": "10.0.0.4 here"}, "give IP addresses"),
+        ({"name": "a/b"}, "but no slash"),
         ({"availability_set": "a", "scale_set": "b"}, "in one of"),
     ],
 )

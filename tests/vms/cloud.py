@@ -115,11 +115,20 @@ class Cloud:
 
     # ---- The machines ----
 
-    def run_vm(self, name: str, address: str, node: str = "n1", *, deaf: bool = False) -> None:
+    def run_vm(
+        self,
+        name: str,
+        address: str,
+        node: str = "n1",
+        *,
+        manner: str = "",
+        labels: tuple[str, ...] = ("scale_set=batch",),
+        more: str = "",
+    ) -> None:
         """A labeled VM that runs; its guest has booted when this returns."""
         connection = libvirt.open(self.nodes.nodes[node].uri)
-        domain = connection.defineXML(self.nodes.domain_xml(name, address, deaf=deaf))
-        words = (name, "scale_set=batch", f"addresses={address}")
+        domain = connection.defineXML(self.nodes.domain_xml(name, address, manner, more))
+        words = (name, *labels, f"addresses={address}")
         uri = self.nodes.nodes[node].uri
         run(FAIRNOTICE, "libvirt", "label", *words, "--connect", uri)
         domain.create()
@@ -141,9 +150,11 @@ class Cloud:
         return len(self.said(vm, guest.TICK))
 
     def states(self, vm: str) -> dict[str, int]:
-        """The state of the VM's domain on each node that has one."""
+        """The state of the VM's domain on each node that runs and has one."""
         found = {}
         for node in self.nodes.nodes.values():
+            if node.process is None:
+                continue
             connection = libvirt.open(node.uri)
             for domain in connection.listAllDomains(0):
                 if domain.name() == vm:

@@ -33,6 +33,10 @@ COMMAND_LINE = (
 )
 # What is said on the console; the rest of a line is its boot id, and what it is about.
 BOOTED, APPROVED, SAW, TICK = "guest-booted", "guest-approved", "guest-saw", "guest-tick"
+PRESSED = "guest-pressed"
+# Whoever connects there is a user who types `reboot`.
+REBOOT_PORT = 9
+DEAF = "guest.deaf=1"
 _INIT = f"""#!/bin/sh
 export PATH=/bin
 mount -t proc proc /proc
@@ -40,16 +44,26 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 for module in /modules/*.ko; do insmod $module; done
 for word in $(cat /proc/cmdline); do
-    case $word in guest.address=*) address=${{word#*=}} ;; guest.deaf=1) deaf=1 ;; esac
+    case $word in
+        guest.address=*) address=${{word#*=}} ;;
+        guest.deaf=1) deaf=1 ;;
+        guest.slow=*) slow=${{word#*=}} ;;
+    esac
 done
 boot=$(cat /proc/sys/kernel/random/boot_id)
 # The power button is an input device: its first event is somebody who presses it.
-press() {{ dd if=$1 of=/dev/null bs=24 count=1 2>/dev/null && poweroff -f; }}
+press() {{
+    dd if=$1 of=/dev/null bs=24 count=1 2>/dev/null || return
+    echo "{PRESSED} $boot"
+    sleep ${{slow:-0}}
+    poweroff -f
+}}
 [ -n "$deaf" ] || for button in /dev/input/event*; do press $button & done
 ip link set lo up
 ip link set eth0 up
 ip address add $address/24 dev eth0
 ip route add 169.254.169.254 dev eth0
+{{ until nc -l -p {REBOOT_PORT} >/dev/null; do sleep 0.2; done; reboot -f; }} &
 echo "{BOOTED} $boot"
 url="http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
 ask() {{ timeout 5 wget -q -O - --header "Metadata: true" "$@" "$url"; }}
@@ -249,16 +263,23 @@ DOMAIN = """<domain type="qemu">
       <mac address="52:54:00:00:00:{number:02x}"/>
       <source bridge="{bridge}"/><model type="virtio"/><rom enabled="no"/>
     </interface>
-    <serial type="file"><source path="{console}" append="on"/></serial>
+    {more}<serial type="file"><source path="{console}" append="on"/></serial>
     <controller type="usb" model="none"/><memballoon model="none"/>
   </devices>
 </domain>"""
 
 
-def domain_xml(name: str, address: str, console: Path, bridge: str, *, deaf: bool = False) -> str:
-    """A domain with this guest; a deaf one does not hear its power button."""
+def slow(seconds: float) -> str:
+    """A guest that takes its time to end."""
+    return f"guest.slow={seconds:g}"
+
+
+def domain_xml(
+    name: str, address: str, console: Path, bridge: str, *, manner: str = "", more: str = ""
+) -> str:
+    """A domain with this guest; its manner is DEAF, or slow(…), to its power button."""
     made = guest()
-    line = f"{COMMAND_LINE} guest.address={address}" + (" guest.deaf=1" if deaf else "")
+    line = f"{COMMAND_LINE} guest.address={address} {manner}".rstrip()
     return DOMAIN.format(
         name=name,
         kernel=made.kernel,
@@ -266,5 +287,6 @@ def domain_xml(name: str, address: str, console: Path, bridge: str, *, deaf: boo
         line=line,
         bridge=bridge,
         console=console,
+        more=more,
         number=int(address.rpartition(".")[2]),
     )

@@ -4,6 +4,7 @@ Each has a host name, an id and directories of its own, so that libvirt takes th
 lets VMs migrate between them. Nothing of the machine's own libvirt is touched.
 """
 
+import fcntl
 import os
 import secrets
 import shutil
@@ -117,6 +118,10 @@ class Node:
         """Where it is reached, from outside the namespace too."""
         return f"qemu+unix:///system?socket={self._folder}/sock/libvirt-sock"
 
+    def path(self, path: str) -> Path:
+        """Where a file of this node, which has its own /var/lib/libvirt, is for everybody else."""
+        return Path(f"{self._folder}{path}")
+
     def write(self, listen: str = "") -> None:
         """Its configuration."""
         for place in (*_PRIVATE, "/sock"):
@@ -168,14 +173,20 @@ class Node:
 
 
 class Nodes:
-    """Two nodes, and the folder that all of it is in."""
+    """Two nodes, and the folder that all of it is in.
+
+    On one machine only one pair at a time: emulated VMs side by side are too slow for any clock.
+    """
 
     def __init__(self, folder: Path, names: tuple[str, ...] = ("n1", "n2")) -> None:
         self.folder = folder
         self.network = Network()
+        guest.CACHE.mkdir(parents=True, exist_ok=True)
+        self._turn = (guest.CACHE / "nodes.lock").open("ab")
         self.nodes = {name: Node(self.network, folder / name, name) for name in names}
 
     def __enter__(self) -> Self:
+        fcntl.flock(self._turn, fcntl.LOCK_EX)
         self.network.__enter__()
         try:
             for node in self.nodes.values():
@@ -190,14 +201,15 @@ class Nodes:
         for node in self.nodes.values():
             node.stop()
         self.network.__exit__()
+        self._turn.close()
 
     def console(self, vm: str) -> Path:
         """Where a VM speaks."""
         return self.folder / f"{vm}.console"
 
-    def domain_xml(self, vm: str, address: str, *, deaf: bool = False) -> str:
+    def domain_xml(self, vm: str, address: str, manner: str = "", more: str = "") -> str:
         """A VM for one of the nodes."""
-        return guest.domain_xml(vm, address, self.console(vm), BRIDGE, deaf=deaf)
+        return guest.domain_xml(vm, address, self.console(vm), BRIDGE, manner=manner, more=more)
 
 
 def run(*words: str) -> str:

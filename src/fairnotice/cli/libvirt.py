@@ -7,7 +7,7 @@ from typing import Any
 
 from fairnotice.cli import exits, shown
 from fairnotice.cli.exits import CommandFailed
-from fairnotice.cli.parsing import Subparsers, alone, group
+from fairnotice.cli.parsing import TAKES_MORE, Subparsers, alone, group
 from fairnotice.cli.serve import FILE
 from fairnotice.cli.serve_config import read
 from fairnotice.clock import SystemClock
@@ -30,40 +30,81 @@ def add(subparsers: Subparsers) -> None:
     summary = "label domains of libvirt, and make a fleet of those that are"
     commands = group(subparsers, "libvirt", summary, lines)
     lines = (
-        "fairnotice libvirt label web-0                      # as it is now",
         "fairnotice libvirt label web-0 availability_set=web update_domain=0",
+        "fairnotice libvirt label web-0                      # what it says now",
+        "fairnotice libvirt label web-0 update_domain=       # no longer given",
         "fairnotice libvirt label web-0 addresses='10.0.0.4 10.0.0.5' ephemeral_disks=vdb",
         "fairnotice libvirt label web-0 zone=1 --connect qemu+ssh://node-0/system",
         "fairnotice libvirt label web-0 --remove",
     )
     label = alone(commands, "label", _label, "say of a domain which VM it is", lines)
+    setattr(label, TAKES_MORE, "fields")
     label.add_argument("domain", metavar="DOMAIN", help="the domain, by its name")
-    label.add_argument("fields", metavar="FIELD=VALUE", nargs="*", help=", ".join(labels.FIELDS))
-    label.add_argument("--connect", metavar="URI", default=DEFAULT_URI, help=f"{DEFAULT_URI}")
-    label.add_argument("--remove", action="store_true", help="it is no VM of a fleet")
+    what = f"none: show what is there. An empty value: no longer given. {', '.join(labels.FIELDS)}"
+    label.add_argument("fields", metavar="FIELD=VALUE", nargs="*", help=what)
+    label.add_argument(
+        "--connect", metavar="URI", default=DEFAULT_URI, help=f"its libvirtd; default {DEFAULT_URI}"
+    )
+    label.add_argument("--remove", action="store_true", help="it is no VM of a fleet any more")
     lines = ("fairnotice libvirt fleet > fleet.toml && fairnotice fleet apply fleet.toml",)
     fleet = alone(commands, "fleet", _fleet, "a fleet file of all domains that are labeled", lines)
     fleet.add_argument("--config", metavar="FILE", default=FILE, help=f"default {FILE}")
 
 
 def _label(options: argparse.Namespace) -> int:
-    domain, host, libvirt = _domain(options.connect, options.domain)
-    fields = dict(_field(text) for text in options.fields)
+    fields = _given(options.fields)
     if options.remove and fields:
         raise UsageError("Give fields, or --remove.")
+    domain, host, libvirt = _domain(options.connect, options.domain)
+    if options.domain in (host.LEDGER, host.DEFINITIONS):
+        raise UsageError(f"{options.domain} is no VM: fairnotice itself remembers there.")
     try:
-        now = labels.label_in(domain.XMLDesc(0))
         if options.remove:
             host.set_label(domain, None)
             print(f"{options.domain} is no VM of a fleet any more.")
             return exits.DONE
-        if fields or now is None:
-            now = labels.label_of({**_fields(now), **fields})
+        xml = domain.XMLDesc(0)
+        now = labels.label_in(xml)
+        if fields:
+            now = _changed(now, fields, xml)
             host.set_label(domain, now)
     except libvirt.libvirtError as error:
         raise CommandFailed(f"libvirt refuses it: {error}.") from error
-    shown.facts(options.domain, [(name, text) for name, text in _fields(now).items()])
+    if now is None:
+        name = options.domain
+        print(f"{name} has no label: it is no VM of a fleet. Give it one: {name} name={name}")
+    else:
+        shown.facts(options.domain, list({"name": options.domain, **_fields(now)}.items()))
     return exits.DONE
+
+
+def _given(texts: list[str]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for text in texts:
+        name, value = _field(text)
+        if name in fields:
+            raise UsageError(f"{name} is given twice: several values have spaces between.")
+        fields[name] = value
+    return fields
+
+
+def _changed(now: Label | None, fields: dict[str, str], xml: str) -> Label:
+    """The label with these fields; one that is empty is no longer given."""
+    merged = {**_fields(now), **fields}
+    known = set(labels.FIELDS)
+    label = labels.label_of({k: v for k, v in merged.items() if v or k not in known})
+    from fairnotice.drivers.libvirt import disks  # noqa: PLC0415 - it needs libvirt's library
+
+    if "ephemeral_disks" in fields:
+        there = {disk.device: disk for disk in disks.disks_in(xml)}
+        for device in label.ephemeral_disks:
+            if device not in there or not there[device].name:
+                can_be = ", ".join(name for name, disk in there.items() if disk.name) or "none"
+                raise UsageError(
+                    f"ephemeral_disks cannot be {device!r}: it has no such disk that is a file "
+                    f"or a volume. It has {can_be}."
+                )
+    return label
 
 
 def _fields(label: Label | None) -> dict[str, str]:
@@ -78,7 +119,7 @@ def _fields(label: Label | None) -> dict[str, str]:
 
 def _field(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
-    if not sign:
+    if not (name and sign):
         raise UsageError(f"{text!r} is no FIELD=VALUE: {', '.join(labels.FIELDS)}.")
     return name, value
 

@@ -20,6 +20,9 @@ RUNS_ANOTHER = "runs_another"
 # The option of such a command with which it runs none.
 RUNS_NONE = "runs_none"
 BEHIND = "--"
+# Set on the parser of a command whose last argument's words may also stand behind options, which
+# argparse alone does not allow: the name of that argument.
+TAKES_MORE = "takes_more"
 # Words that an argument takes, each with its own sentence where it is none of them.
 WORDS = "words"
 
@@ -72,6 +75,11 @@ class Parser(argparse.ArgumentParser):
             if not behind and not getattr(found, RUNS_NONE, False):
                 self.error("write -- and, behind that, the command that is to be run")
             found.behind = behind
+        more = getattr(self, TAKES_MORE, None)
+        if more is not None:
+            words = [word for word in extra if not word.startswith("-")]
+            setattr(found, more, [*getattr(found, more), *words])
+            extra = [word for word in extra if word.startswith("-")]
         if extra:
             self.error(self._too_much(extra[0]))
         return found, []

@@ -13,7 +13,7 @@ from fairnotice.engine.commands import ReportOutcome
 from fairnotice.engine.effects import BeginImpact
 from fairnotice.errors import LeadLost, NotLeading, Unavailable
 from fairnotice.model import Impact
-from fairnotice.words import Outcome
+from fairnotice.words import NodeHealth, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,13 @@ def order_of(fleet: Fleet, effect: BeginImpact, now: datetime) -> Order:
         event=_event_of(fleet, impact),
         duration_seconds=effect.duration_seconds,
         limit_seconds=(impact.limit_at - now).total_seconds(),
+        node_failed=_has_failed(fleet, impact.source),
     )
+
+
+def _has_failed(fleet: Fleet, node: str | None) -> bool:
+    found = None if node is None else fleet.nodes.get(node)
+    return found is not None and found.health is NodeHealth.FAILED
 
 
 def _event_of(fleet: Fleet, impact: Impact) -> str | None:

@@ -26,6 +26,9 @@ class Order(NamedTuple):
     duration_seconds: int = -1
     # When the law gives up on it, from now.
     limit_seconds: float = 600.0
+    # Whether the node where the VM is was declared failed: nothing runs there, even if nobody
+    # there can be asked. Else a VM is started elsewhere only once it is known to be off.
+    node_failed: bool = False
 
 
 class Report(NamedTuple):

@@ -7,7 +7,7 @@ outcome, and what was half done is finished, once.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -16,10 +16,15 @@ import libvirt
 
 from fairnotice.clock import Clock
 from fairnotice.drivers.driver import Capabilities, Found, Order, Report, Survey
-from fairnotice.drivers.libvirt.deeds import Deed
-from fairnotice.drivers.libvirt.happenings import REBOOTED, Happening, Happenings
-from fairnotice.drivers.libvirt.host import Host, Sight, Trouble
+from fairnotice.drivers.libvirt import pauses, records
+from fairnotice.drivers.libvirt.deeds import carry_out
+from fairnotice.drivers.libvirt.definitions import Definitions
+from fairnotice.drivers.libvirt.footing import Failed, Footing
+from fairnotice.drivers.libvirt.happenings import DEFINED, REBOOTED, Happening, Happenings
+from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.looking import Lost, look_for
 from fairnotice.drivers.libvirt.records import Record
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
 from fairnotice.errors import LeadLost, Unavailable
@@ -29,6 +34,9 @@ log = logging.getLogger(__name__)
 
 # How long a freeze is that nobody has announced a length of.
 UNANNOUNCED_FREEZE_SECONDS = 9
+# When we end, so long whatever is under way may come to its own end: a guest that was asked to end
+# is started again.
+LAST_SECONDS = 5.0
 
 
 class LibvirtDriver:
@@ -45,12 +53,14 @@ class LibvirtDriver:
         self._news = asyncio.Event()
         happenings = Happenings(clock, self._heard)
         self._hosts = {
-            name: Host(name, address, happenings, open_connection)
+            name: Host(name, address, clock, happenings, open_connection)
             for name, address in settings.nodes.items()
         }
         self._deeds: dict[str, asyncio.Task[Report]] = {}
-        # Each domain as it was last seen: all that is left of it when its node is gone.
-        self._kept: dict[str, str] = {}
+        # The keys of those that are no more than a pause.
+        self._freezes: set[str] = set()
+        # All that is left of a domain when its node is gone.
+        self._definitions = Definitions(self._hosts, clock)
         # Since when a node is away.
         self._away: dict[str, float] = {}
         self._closed = False
@@ -95,54 +105,66 @@ class LibvirtDriver:
         """Every labeled domain; Unavailable where a node cannot be asked."""
         self._check_open()
         await self._meet(epoch, everywhere=True)
-        found: dict[str, Found] = {}
+        places: dict[str, tuple[str, Sight]] = {}
         for name, host in self._hosts.items():
             for sight in await host.look_at_all():
-                self._add(found, name, sight)
-        return tuple(sorted(found.values()))
+                _add(places, name, sight)
+        return _found(places)
 
     async def close(self) -> None:
         """Let go; who is frozen is let go of first."""
         if self._closed:
             return
         self._closed = True
-        deeds = [deed for deed in self._deeds.values() if not deed.done()]
-        for deed in deeds:
+        deeds = dict(self._deeds)
+        for key in self._freezes & deeds.keys():
+            deeds[key].cancel()
+        if deeds:
+            await asyncio.wait(deeds.values(), timeout=LAST_SECONDS)
+        for deed in deeds.values():
             deed.cancel()
-        await asyncio.gather(*deeds, return_exceptions=True)
-        for host in self._hosts.values():
-            await host.close()
+        await asyncio.gather(*deeds.values(), return_exceptions=True)
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
 
     # ---- What the fleet is told of ----
 
     async def survey(self, epoch: int) -> Survey:
         """What there is on the nodes that can be asked, and which cannot for long enough."""
         self._check_open()
-        found: dict[str, Found] = {}
-        reached, away = [], []
-        for name, host in self._hosts.items():
-            try:
-                await host.meet(epoch)
-                sights = await host.look_at_all()
-            except LeadLost:
-                raise
-            except (Unavailable, Trouble) as error:
-                since = self._away.setdefault(name, self._clock.monotonic())
-                if self._clock.monotonic() - since >= self._settings.unreachable_after_seconds:
+        places: dict[str, tuple[str, Sight]] = {}
+        reached, away, readable = [], [], True
+        looks = await asyncio.gather(
+            *(self._look_at(host, epoch) for host in self._hosts.values()), return_exceptions=True
+        )
+        for (name, host), look in zip(self._hosts.items(), looks, strict=True):
+            if isinstance(look, (Unavailable, Trouble)) and not isinstance(look, LeadLost):
+                log.info("%s is passed over: %s", name, look)
+                if self._is_long_away(name):
                     away.append(name)
-                log.info("%s is passed over: %s", name, error)
                 continue
+            if isinstance(look, BaseException):
+                raise look
             self._away.pop(name, None)
             reached.append(name)
-            for sight in sights:
-                self._add(found, name, sight)
+            readable = readable and not host.unreadable
+            for sight in look:
+                _add(places, name, sight)
                 self._resume_forgotten(sight, epoch)
-        return Survey(
-            found=tuple(sorted(found.values())),
-            reached=frozenset(reached),
-            away=frozenset(away),
-            whole=len(reached) == len(self._hosts),
-        )
+        # Whose label cannot be read may be any VM: none is gone for certain.
+        whole = readable and len(reached) == len(self._hosts)
+        await self._definitions.keep(places, reached)
+        if whole:
+            await self._definitions.forget_all_but(set(places))
+        return Survey(_found(places), frozenset(reached), frozenset(away), whole=whole)
+
+    async def _look_at(self, host: Host, epoch: int) -> list[Sight]:
+        await host.meet(epoch)
+        return await host.look_at_all()
+
+    def _is_long_away(self, node: str) -> bool:
+        now = self._clock.monotonic()
+        since = self._away.setdefault(node, now)
+        return now - since >= self._settings.unreachable_after_seconds
 
     async def news(self) -> None:
         """Return when something has happened, or when it is time to look anyway."""
@@ -153,31 +175,27 @@ class LibvirtDriver:
 
     async def labels(self) -> tuple[tuple[Found, Label], ...]:
         """Every labeled domain with its label; nothing is shown to the nodes."""
-        found: dict[str, tuple[Found, Label]] = {}
+        places: dict[str, tuple[str, Sight]] = {}
         for name, host in self._hosts.items():
             for sight in await host.look_at_all():
-                if sight.vm not in found or sight.active:
-                    found[sight.vm] = (Found(sight.vm, name, sight.power), sight.label)
-        return tuple(found.values())
+                _add(places, name, sight)
+        return tuple(
+            (Found(vm, node, sight.power), sight.label) for vm, (node, sight) in places.items()
+        )
 
     def _heard(self, happening: Happening) -> None:
         if happening.what == REBOOTED:
             log.info("%s on %s has rebooted", happening.domain, happening.node)
+        if happening.what == DEFINED:
+            self._definitions.outdated(happening.domain)
         self._news.set()
 
-    def _add(self, found: dict[str, Found], node: str, sight: Sight) -> None:
-        """On two nodes during a move, a VM is where it runs."""
-        self._kept[sight.vm] = sight.xml
-        if sight.vm not in found or sight.active:
-            place = None if sight.given_up and not sight.active else node
-            found[sight.vm] = Found(sight.vm, place, sight.power)
-
     def _resume_forgotten(self, sight: Sight, epoch: int) -> None:
-        """One that somebody has frozen who is gone, and that nobody asks for: carried on."""
+        """One that somebody has paused who is gone, and that nobody asks for: carried on."""
         for record in sight.records:
-            left = not record.ended and record.kind is ImpactKind.FREEZE and sight.paused
+            left = sight.paused and record.phase in pauses.PAUSING
             if left and record.key not in self._deeds:
-                log.warning("%s was frozen by a control plane that is gone", sight.vm)
+                log.warning("%s was paused by a control plane that is gone", sight.vm)
                 _ = self._begin(record.key, self._carry_on(record._replace(epoch=epoch)))
 
     # ---- Impacts ----
@@ -192,19 +210,26 @@ class LibvirtDriver:
         """What ended is written on its domain; what was given up may be carried on."""
         if self._deeds.get(key) is deed:
             del self._deeds[key]
+            self._freezes.discard(key)
         if not deed.cancelled() and deed.exception() is not None:
             log.info("%s was given up here: %s", key, deed.exception())
 
     async def _impact(self, order: Order, epoch: int) -> Report:
         await self._meet(epoch)
-        record = await self._record(order.key)
+        failed = order.node if order.node_failed else None
+        try:
+            record = await self._record(order.key, failed, order.node)
+            places, lost = await look_for(order.vm, self._hosts)
+        except Trouble as error:
+            return Report(Outcome.FAILED, str(error))
         if record is None:
-            places = await self._places(order.vm)
+            _must_be_certain(places, lost, failed, order.node)
+            record = self._record_of(order, epoch)
             if not places and order.kind is ImpactKind.DELETE:
                 return Report(Outcome.DONE, f"there is no domain of {order.vm} any more")
-            if not places and (order.kind is not ImpactKind.REDEPLOY or order.vm not in self._kept):
-                return Report(Outcome.FAILED, f"there is no domain of {order.vm}")
-            record = self._record_of(order, epoch)
+            if not places and not await self._noted_elsewhere(record, failed):
+                lacking = ", and nobody keeps its definition" if order.node_failed else ""
+                return Report(Outcome.FAILED, f"there is no domain of {order.vm}{lacking}")
             for name, sight in places.items():
                 await self._hosts[name].write(sight, record)
             # Again, now that it is written: a later control plane has either seen it, or is seen.
@@ -212,6 +237,16 @@ class LibvirtDriver:
         if record.ended:
             return record.report
         return await self._carry_on(record._replace(epoch=epoch))
+
+    async def _noted_elsewhere(self, record: Record, failed: str | None) -> bool:
+        """Whether the VM of a node that failed can be had elsewhere, which is written there now."""
+        target = self._hosts.get(record.target)
+        if failed is None or record.kind is not ImpactKind.REDEPLOY or target is None:
+            return False
+        if await self._definitions.find(record.vm) is None:
+            return False
+        await target.note(record)
+        return True
 
     def _record_of(self, order: Order, epoch: int) -> Record:
         now = self._clock.wall()
@@ -227,69 +262,90 @@ class LibvirtDriver:
             until=now + timedelta(seconds=seconds),
             limit_at=now + timedelta(seconds=max(0.0, order.limit_seconds)),
             target=order.target or "",
+            source="" if order.node_failed else order.node or "",
         )
 
     async def _carry_on(self, record: Record) -> Report:
-        deed = Deed(record, self._hosts, self._settings, self._clock, self._kept.get)
+        on = Footing(record, self._hosts, self._settings, self._clock, self._definitions.find)
+        if record.kind is not ImpactKind.FREEZE:
+            return await carry_out(on)
+        self._freezes.add(record.key)
         try:
-            return await deed.carry_out()
+            return await carry_out(on)
         except asyncio.CancelledError:
-            with suppress(Trouble, Unavailable):
-                await deed.thaw()
+            with suppress(Failed, Trouble, Unavailable):
+                await pauses.thaw(on)
             raise
 
     # ---- Looking ----
 
     async def _meet(self, epoch: int, *, everywhere: bool = False) -> None:
         """Show the epoch to every node that can be reached; LeadLost where one has seen a later."""
-        lost = None
-        for host in self._hosts.values():
-            try:
-                await host.meet(epoch)
-            except LeadLost:
-                raise
-            except (Unavailable, Trouble) as error:
-                lost = error
-                if everywhere:
-                    raise Unavailable(str(error)) from error
-        if lost is not None and len(self._hosts) == 1:
-            raise Unavailable(str(lost)) from lost
+        meetings = await asyncio.gather(
+            *(host.meet(epoch) for host in self._hosts.values()), return_exceptions=True
+        )
+        errors = [one for one in meetings if isinstance(one, BaseException)]
+        for error in errors:
+            if isinstance(error, LeadLost) or not isinstance(error, (Unavailable, Trouble)):
+                raise error
+        if errors and (everywhere or len(errors) == len(self._hosts)):
+            raise Unavailable(str(errors[0])) from errors[0]
 
-    async def _places(self, vm: str) -> dict[str, Sight]:
-        """Where this VM has a domain; Unavailable where none is, and not all could be asked."""
-        found, lost = {}, None
-        for name, host in self._hosts.items():
-            try:
-                sight = await host.look(vm)
-            except Unavailable as error:
-                lost = error
-            else:
-                if sight is not None:
-                    found[name] = sight
-                    self._kept[vm] = sight.xml
-        if lost is not None and not found and vm not in self._kept:
-            raise lost
-        return found
-
-    async def _record(self, key: str) -> Record | None:
+    async def _record(
+        self, key: str, failed: str | None = None, home: str | None = None
+    ) -> Record | None:
         """What is written of this key, as far as it has come; None: it was not begun."""
-        vm = key.partition("/")[2]
-        places = await self._places(vm)
-        written = [one for sight in places.values() for one in sight.records if one.key == key]
+        found, lost = await look_for(key.partition("/")[2], self._hosts)
+        written = [one for sight in found.values() for one in sight.records if one.key == key]
+        written = written or await self._noted(key)
         if not written:
-            for host in self._hosts.values():
-                with suppress(Unavailable):
-                    noted = await host.noted(key)
-                    if noted is not None:
-                        written.append(noted)
-        if not written:
+            _must_be_certain(found, lost, failed, home)
             return None
         record = next((one for one in written if one.ended), written[-1])
-        if not places and record.kind is ImpactKind.DELETE:
+        if not found and record.kind is ImpactKind.DELETE:
+            if record.source in lost:
+                raise lost[record.source]
             # It was meant to be gone, and it is.
-            return record._replace(phase="ended", outcome=Outcome.DONE, reason="")
+            return record._replace(phase=records.ENDED, outcome=Outcome.DONE, reason="")
         return record
+
+    async def _noted(self, key: str) -> list[Record]:
+        """What the ledgers have of this key."""
+        found = []
+        for host in self._hosts.values():
+            with suppress(Unavailable):
+                noted = await host.noted(key)
+                if noted is not None:
+                    found.append(noted)
+        return found
 
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable("The libvirt driver is closed.")
+
+
+def _must_be_certain(
+    found: Mapping[str, Sight], lost: Lost, failed: str | None, home: str | None
+) -> None:
+    """Unavailable where the VM may be on a node that cannot be asked, and that has not failed."""
+    if home in found or any(sight.active for sight in found.values()):
+        return
+    for name, error in lost.items():
+        if name != failed:
+            raise error
+
+
+def _add(places: dict[str, tuple[str, Sight]], node: str, sight: Sight) -> None:
+    """On two nodes during a move, a VM is where it runs."""
+    other, before = places.get(sight.vm, ("", None))
+    if before is not None and before.running and sight.running:
+        log.error("%s runs on %s and on %s: stop one of them by hand", sight.vm, other, node)
+    if sight.vm not in places or sight.active:
+        places[sight.vm] = (node, sight)
+
+
+def _found(places: dict[str, tuple[str, Sight]]) -> tuple[Found, ...]:
+    return tuple(
+        Found(vm, None if sight.given_up and not sight.active else node, sight.power)
+        for vm, (node, sight) in sorted(places.items())
+    )

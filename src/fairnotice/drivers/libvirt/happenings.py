@@ -31,6 +31,7 @@ _LIFE = {
     libvirt.VIR_DOMAIN_EVENT_CRASHED: "crashed",
 }
 REBOOTED = "rebooted"
+DEFINED = _LIFE[libvirt.VIR_DOMAIN_EVENT_DEFINED]
 
 
 class Happening(NamedTuple):
@@ -63,9 +64,13 @@ class Happenings:
         self._tell = tell
         self._last: dict[Happening, float] = {}
 
-    def follow(self, node: str, connection: Any) -> None:  # noqa: ANN401 - libvirt has no types
+    def follow(
+        self,
+        node: str,
+        connection: Any,  # noqa: ANN401 - libvirt has no types
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         """Be told of what happens on this node for as long as the connection lives."""
-        loop = asyncio.get_running_loop()
 
         def tell(domain: Any, what: str) -> None:  # noqa: ANN401
             if not loop.is_closed():

@@ -1,11 +1,10 @@
-"""One node: its libvirtd, connected to when it is needed and again when it was lost.
+"""One node: what is asked of its libvirtd.
 
-libvirt's calls block, so each is made in a thread. What a control plane must not be wrong about is
-kept on the node itself, in the metadata of domains: of the VM's own, and of one that is never
-started, the ledger, which holds the highest epoch and the keys of VMs that are gone.
+What a control plane must not be wrong about is kept on the node itself, in the metadata of domains:
+of the VM's own, and of one that is never started, the ledger, which holds the highest epoch and the
+keys of VMs that are gone. Another one like it holds how VMs of other nodes are defined.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,31 +13,27 @@ from typing import Any, NamedTuple, TypeVar
 
 import libvirt
 
-from fairnotice.drivers.libvirt import labels, records
-from fairnotice.drivers.libvirt.happenings import Happenings, begin_events
+from fairnotice.clock import Clock
+from fairnotice.drivers.libvirt import disks, labels, records
+from fairnotice.drivers.libvirt.happenings import Happenings
 from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.drivers.libvirt.line import Connection, Line
 from fairnotice.drivers.libvirt.records import Record
 from fairnotice.drivers.libvirt.settings import NodeAddress
-from fairnotice.errors import FairnoticeError, LeadLost, Unavailable, UsageError
+from fairnotice.errors import LeadLost, UsageError
 from fairnotice.words import Power
 
 log = logging.getLogger(__name__)
 
 LEDGER = "fairnotice-ledger"
-_LEDGER_XML = """<domain type="{kind}"><name>{name}</name>
+# Beside it, as it is read at every step of an impact and they are long.
+DEFINITIONS = "fairnotice-definitions"
+_BOOK_XML = """<domain type="{kind}"><name>{name}</name>
 <description>Never started: fairnotice remembers here. See docs/reference/libvirt.md.</description>
 <memory unit="MiB">1</memory><os><type>hvm</type></os></domain>"""
-KEEPALIVE_SECONDS = 5
-KEEPALIVE_COUNT = 3
-CONNECT_SECONDS = 10.0
 
 Answer = TypeVar("Answer")
-Connection = Any
 Domain = Any
-
-
-class Trouble(FairnoticeError):
-    """libvirt has refused something; the sentence is its own."""
 
 
 class Sight(NamedTuple):
@@ -47,9 +42,9 @@ class Sight(NamedTuple):
     vm: str
     domain: str
     label: Label
+    # Wherever it goes, the same; of a copy another.
+    uuid: str
     active: bool
-    # Another one each time that it is started; -1 while it is off.
-    number: int
     persistent: bool
     state: int
     given_up: bool
@@ -63,9 +58,18 @@ class Sight(NamedTuple):
         return Power.DEALLOCATED if self.given_up else Power.STOPPED
 
     @property
+    def running(self) -> bool:
+        """Whether something runs in it."""
+        return bool(self.state == libvirt.VIR_DOMAIN_RUNNING)
+
+    @property
     def paused(self) -> bool:
         """Whether nothing runs in it."""
         return bool(self.state == libvirt.VIR_DOMAIN_PAUSED)
+
+    def is_marked(self, key: str) -> bool:
+        """Whether it has run ever since it got this mark."""
+        return f'"{records.mark_uri(key)}"' in self.xml
 
     @property
     def records(self) -> list[Record]:
@@ -80,60 +84,23 @@ class Host:
         self,
         name: str,
         address: NodeAddress,
+        clock: Clock,
         happenings: Happenings,
         open_connection: Callable[[str], Connection] = libvirt.open,
     ) -> None:
         self.name = name
         self.address = address
-        self._happenings = happenings
-        self._open = open_connection
-        self._connection: Connection | None = None
-        self._connecting = asyncio.Lock()
-
-    # ---- Asking ----
+        # The domains whose labels could not be read at the last look.
+        self.unreadable: list[str] = []
+        self._line = Line(name, address.uri, clock, happenings, open_connection)
 
     async def ask(self, call: Callable[[Connection], Answer]) -> Answer:
         """What libvirt answers; Trouble where it refuses, Unavailable where nobody is there."""
-        connection = await self._connected()
-        try:
-            return await asyncio.to_thread(call, connection)
-        except libvirt.libvirtError as error:
-            said = str(error)
-            if not await asyncio.to_thread(_is_alive, connection):
-                self._lose(connection)
-                raise Unavailable(f"{self.name} was lost: {said}.") from error
-            raise Trouble(f"{self.name}: {said}") from error
-
-    async def _connected(self) -> Connection:
-        async with self._connecting:
-            if self._connection is None:
-                self._connection = await self._connect()
-            return self._connection
-
-    async def _connect(self) -> Connection:
-        begin_events()
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                connection = await asyncio.to_thread(self._open, self.address.uri)
-        except (libvirt.libvirtError, TimeoutError) as error:
-            why = str(error) or f"no answer in {CONNECT_SECONDS:g} s"
-            raise Unavailable(f"{self.name} cannot be reached: {why}.") from error
-        with suppress(libvirt.libvirtError):
-            # The test driver is in this process, and needs none.
-            connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
-        self._happenings.follow(self.name, connection)
-        return connection
-
-    def _lose(self, connection: Connection) -> None:
-        if self._connection is connection:
-            self._connection = None
+        return await self._line.ask(call)
 
     async def close(self) -> None:
         """Let go of it."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(libvirt.libvirtError):
-                await asyncio.to_thread(connection.close)
+        await self._line.close()
 
     # ---- The ledger ----
 
@@ -155,6 +122,16 @@ class Host:
         """Take out of the ledger what began before that."""
         await self.ask(lambda connection: _forget(_ledger(connection), before))
 
+    # ---- Definitions of other nodes' VMs ----
+
+    async def kept_definitions(self) -> str:
+        """The domain that has them, as XML."""
+        return str(await self.ask(lambda connection: _book(connection, DEFINITIONS).XMLDesc(0)))
+
+    async def keep_definition(self, element: str | None, uri: str) -> None:
+        """Write one, or take it out."""
+        await self.ask(lambda connection: _set(_book(connection, DEFINITIONS), element, uri))
+
     # ---- Domains ----
 
     async def look(self, vm: str) -> Sight | None:
@@ -163,7 +140,8 @@ class Host:
 
     async def look_at_all(self) -> list[Sight]:
         """Every domain that is labeled."""
-        return await self.ask(_look_at_all)
+        seen, self.unreadable = await self.ask(_look_at_all)
+        return seen
 
     async def write(self, sight: Sight, record: Record, kept: datetime | None = None) -> None:
         """Leave this on the domain, running or not; what began before `kept` goes."""
@@ -176,30 +154,40 @@ class Host:
 
         await self.ask(leave)
 
+    async def defined(self, domain: str) -> tuple[str, bool, dict[str, int]]:
+        """How it is defined; whether with secrets; how large its ephemeral disks are."""
+
+        def take(connection: Connection) -> tuple[str, bool, dict[str, int]]:
+            found = connection.lookupByName(domain)
+            flags = libvirt.VIR_DOMAIN_XML_INACTIVE
+            xml = found.XMLDesc(flags | libvirt.VIR_DOMAIN_XML_SECURE)
+            sizes = disks.capacities(connection, found, xml)
+            return xml, xml != found.XMLDesc(flags), sizes
+
+        return await self.ask(take)
+
     async def on(self, domain: str, call: Callable[[Domain], Answer]) -> Answer:
         """What becomes of a call on a domain."""
         return await self.ask(lambda connection: call(connection.lookupByName(domain)))
 
 
-def _is_alive(connection: Connection) -> bool:
-    try:
-        return bool(connection.isAlive())
-    except libvirt.libvirtError:
-        return False
-
-
 def _ledger(connection: Connection) -> Domain:
+    return _book(connection, LEDGER)
+
+
+def _book(connection: Connection, name: str) -> Domain:
+    """The domain of this name that is never started; made where it is not there yet."""
     try:
-        return connection.lookupByName(LEDGER)
+        return connection.lookupByName(name)
     except libvirt.libvirtError as error:
         if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
             raise
     kind = connection.getType().lower()
     try:
-        return connection.defineXML(_LEDGER_XML.format(kind=kind, name=LEDGER))
+        return connection.defineXML(_BOOK_XML.format(kind=kind, name=name))
     except libvirt.libvirtError:
         # Another control plane was faster.
-        return connection.lookupByName(LEDGER)
+        return connection.lookupByName(name)
 
 
 def _raise_epoch(connection: Connection, epoch: int) -> int:
@@ -245,6 +233,17 @@ def set_label(domain: Domain, label: Label | None) -> None:
     _set(domain, None if label is None else labels.written(label), labels.LABEL)
 
 
+def mark(domain: Domain, key: str) -> None:
+    """Put a mark on a domain that runs; it is gone when that ends, and not kept."""
+    domain.setMetadata(
+        libvirt.VIR_DOMAIN_METADATA_ELEMENT,
+        "<mark/>",
+        records.PREFIX,
+        records.mark_uri(key),
+        libvirt.VIR_DOMAIN_AFFECT_LIVE,
+    )
+
+
 def give_up_place(domain: Domain, *, given_up: bool) -> None:
     """Say of a domain whether its place on the node is free for others."""
     if not given_up and f'"{records.PLACE}"' not in domain.XMLDesc(0):
@@ -253,22 +252,32 @@ def give_up_place(domain: Domain, *, given_up: bool) -> None:
 
 
 def _find(connection: Connection, vm: str) -> Sight | None:
+    found = None
     try:
-        found = _sight(connection.lookupByName(vm))
+        with suppress(UsageError):
+            found = _sight(connection.lookupByName(vm))
     except libvirt.libvirtError as error:
         if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
             raise
-        found = None
     if found is not None and found.vm == vm:
         return found
-    return next((one for one in _look_at_all(connection) if one.vm == vm), None)
+    claimants = [one for one in _look_at_all(connection)[0] if one.vm == vm]
+    if len(claimants) > 1:
+        said = " and ".join(one.domain for one in claimants)
+        raise libvirt.libvirtError(f"{said} both say that they are {vm}: label one of them anew")
+    return claimants[0] if claimants else None
 
 
-def _look_at_all(connection: Connection) -> list[Sight]:
-    seen = []
+def _look_at_all(connection: Connection) -> tuple[list[Sight], list[str]]:
+    """Every labeled domain, and the names of those whose label cannot be read."""
+    seen, unreadable = [], []
     for domain in connection.listAllDomains(0):
         try:
             sight = _sight(domain)
+        except UsageError as error:
+            log.warning("the label of domain %s is passed over: %s", domain.name(), error)
+            unreadable.append(domain.name())
+            continue
         except libvirt.libvirtError as error:
             # It went away while we looked.
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
@@ -276,16 +285,13 @@ def _look_at_all(connection: Connection) -> list[Sight]:
             continue
         if sight is not None:
             seen.append(sight)
-    return seen
+    return seen, unreadable
 
 
 def _sight(domain: Domain) -> Sight | None:
+    """As it is; None where it has no label, UsageError where that cannot be read."""
     xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
-    try:
-        label = labels.label_in(xml)
-    except UsageError as error:
-        log.warning("the label of domain %s is passed over: %s", domain.name(), error)
-        return None
+    label = labels.label_in(xml)
     if label is None:
         return None
     name = domain.name()
@@ -293,8 +299,8 @@ def _sight(domain: Domain) -> Sight | None:
         vm=label.name or name,
         domain=name,
         label=label,
+        uuid=domain.UUIDString(),
         active=bool(domain.isActive()),
-        number=domain.ID(),
         persistent=bool(domain.isPersistent()),
         state=domain.state(0)[0],
         given_up=f'"{records.PLACE}"' in xml,

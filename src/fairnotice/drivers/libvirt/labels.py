@@ -7,9 +7,11 @@ A domain without this element is nobody's business here. docs/reference/libvirt.
 """
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
+from fairnotice.engine.fleet_checks import NAME_LENGTH_MAX
 from fairnotice.engine.specs import VmSpec
 from fairnotice.errors import UsageError
 from fairnotice.words import EvictionPolicy, Network, Priority
@@ -17,6 +19,7 @@ from fairnotice.words import EvictionPolicy, Network, Priority
 LABEL = "urn:fairnotice:libvirt:vm:1"
 _NUMBERS = ("placement_group", "update_domain")
 _LISTS = ("addresses", "ephemeral_disks")
+_NAMES = ("name", "availability_set", "scale_set", "cloud_service", "resource_group")
 _WORDS: Mapping[str, type[Priority] | type[EvictionPolicy] | type[Network]] = {
     "priority": Priority,
     "eviction_policy": EvictionPolicy,
@@ -85,12 +88,29 @@ def label_of(fields: Mapping[str, str]) -> Label:
 
 def _value(name: str, text: str) -> object:
     if name in _NUMBERS:
+        if not text.isdecimal():
+            raise ValueError("give a whole number from 0 on")
         return int(text)
     if name in _LISTS:
-        return tuple(text.split())
+        return _list(name, text)
     if name in _WORDS:
+        known = [str(word) for word in _WORDS[name]]
+        if text not in known:
+            raise ValueError(f"give {' or '.join(known)}")
         return _WORDS[name](text)
+    if name in _NAMES and (len(text) > NAME_LENGTH_MAX or "/" in text or not text.isprintable()):
+        raise ValueError(f"use up to {NAME_LENGTH_MAX} printable characters, but no slash")
     return text
+
+
+def _list(name: str, text: str) -> tuple[str, ...]:
+    parts = tuple(text.split())
+    for part in parts if name == "addresses" else ():
+        try:
+            ip_address(part)
+        except ValueError as error:
+            raise ValueError("give IP addresses, with spaces between") from error
+    return parts
 
 
 def written(label: Label) -> str:

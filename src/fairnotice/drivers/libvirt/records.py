@@ -4,6 +4,7 @@ Every impact has an element of its own, with a namespace of its own: libvirtd ad
 removes one without touching the others, so that two control planes do not overwrite each other.
 """
 
+import logging
 from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote
@@ -12,19 +13,27 @@ from xml.etree import ElementTree as ET
 from fairnotice.drivers.driver import Report
 from fairnotice.words import ImpactKind, Outcome
 
+log = logging.getLogger(__name__)
+
 # The prefix that libvirt writes; the namespaces count.
 PREFIX = "fairnotice"
 IMPACT = "urn:fairnotice:libvirt:impact:"
 EPOCH = "urn:fairnotice:libvirt:epoch:"
+DEFINITION = "urn:fairnotice:libvirt:definition:"
+# On a running domain, until it ends.
+MARK = "urn:fairnotice:libvirt:mark:"
 # On a domain whose place on its node was given up.
 PLACE = "urn:fairnotice:libvirt:place:1"
 
 # How far an impact has come. What each means for whoever finds it is in deeds.py.
 BEGUN = "begun"
+FREEZING = "freezing"
 FROZEN = "frozen"
+ASKING = "asking"
 RESETTING = "resetting"
 RESET = "reset"
 MOVING = "moving"
+RETURNING = "returning"
 ENDED = "ended"
 
 
@@ -41,8 +50,10 @@ class Record(NamedTuple):
     # When the law gives up on it.
     limit_at: datetime
     target: str = ""
-    # The number that libvirt gave the VM when it was last started, before the impact.
-    was: int = -1
+    # Where the VM is when it begins; empty where that node is surely down, or there is none.
+    source: str = ""
+    # Whether the VM's node starts it with itself; held back while the VM moves.
+    autostart: bool = False
     phase: str = BEGUN
     outcome: Outcome = Outcome.UNDER_WAY
     reason: str = ""
@@ -63,6 +74,11 @@ def impact_uri(key: str) -> str:
     return IMPACT + quote(key, safe="")
 
 
+def mark_uri(key: str) -> str:
+    """The namespace of this key's mark."""
+    return MARK + quote(key, safe="")
+
+
 def written(record: Record) -> str:
     """The element."""
     fields = {
@@ -81,11 +97,12 @@ def read(text: str) -> Record:
             vm=fields["vm"],
             kind=ImpactKind(fields["kind"]),
             epoch=int(fields["epoch"]),
-            begun_at=_instant(fields["begun_at"]),
-            until=_instant(fields["until"]),
-            limit_at=_instant(fields["limit_at"]),
+            begun_at=instant(fields["begun_at"]),
+            until=instant(fields["until"]),
+            limit_at=instant(fields["limit_at"]),
             target=fields["target"],
-            was=int(fields["was"]),
+            source=fields.get("source", ""),
+            autostart=fields.get("autostart") == str(True),
             phase=fields["phase"],
             outcome=Outcome(fields["outcome"]),
             reason=fields["reason"],
@@ -94,21 +111,29 @@ def read(text: str) -> Record:
         raise ValueError(f"an impact without {error}") from error
 
 
-def _instant(text: str) -> datetime:
+def instant(text: str) -> datetime:
+    """As it was written, in UTC."""
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def records_in(xml: str) -> list[Record]:
-    """Every impact that this domain's XML remembers."""
-    return [read(ET.tostring(one, encoding="unicode")) for one in _elements(xml, IMPACT)]
+    """Every impact that this domain's XML remembers; one that is damaged is passed over."""
+    found = []
+    for element in elements(xml, IMPACT):
+        try:
+            found.append(read(ET.tostring(element, encoding="unicode")))
+        except ValueError as error:
+            log.warning("what a domain remembers of an impact is passed over: %s", error)
+    return found
 
 
 def epochs_in(xml: str) -> list[int]:
     """Every epoch that this domain's XML has seen."""
-    return [int(one.attrib["number"]) for one in _elements(xml, EPOCH)]
+    return [int(one.attrib["number"]) for one in elements(xml, EPOCH)]
 
 
-def _elements(xml: str, namespace: str) -> list[ET.Element]:
+def elements(xml: str, namespace: str) -> list[ET.Element]:
+    """Those of a domain's metadata whose namespace begins so."""
     metadata = ET.fromstring(xml).find("metadata")  # noqa: S314 - libvirtd wrote it
     if metadata is None:
         return []

@@ -1,0 +1,207 @@
+"""How every domain is defined, known also when its node is gone.
+
+A control plane has what it saw last in memory. So that it is known after a restart as well, two
+other nodes keep it, each in a domain that is never started. Any user of a node can read the
+metadata of its domains: a definition with a password in it is kept in memory alone.
+"""
+
+import base64
+import logging
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import NamedTuple
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+from fairnotice.clock import Clock
+from fairnotice.drivers.libvirt import records
+from fairnotice.drivers.libvirt.host import Host, Sight
+from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.records import Record
+from fairnotice.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+# On how many other nodes a definition is.
+KEEPERS = 2
+
+
+class Definition(NamedTuple):
+    """A domain as it is defined."""
+
+    xml: str
+    # Of its ephemeral disks, in bytes.
+    capacities: Mapping[str, int]
+    has_secrets: bool = False
+
+
+class Kept(NamedTuple):
+    """A definition as it was at that instant."""
+
+    definition: Definition
+    at: datetime
+
+
+async def taken(host: Host, domain: str) -> Definition:
+    """As it is defined now."""
+    xml, has_secrets, capacities = await host.defined(domain)
+    return Definition(xml, capacities, has_secrets)
+
+
+class Definitions:
+    """Those of all VMs."""
+
+    def __init__(self, hosts: Mapping[str, Host], clock: Clock) -> None:
+        self._hosts = hosts
+        self._clock = clock
+        self._seen: dict[str, Kept] = {}
+        # The live XML that belongs to what was seen: while it is the same, so is the definition.
+        self._live: dict[str, str] = {}
+        # What each node keeps, as far as it was read.
+        self._there: dict[str, dict[str, Kept]] = {}
+
+    def outdated(self, domain: str) -> None:
+        """Somebody has defined this domain anew."""
+        self._live = {vm: xml for vm, xml in self._live.items() if f"<name>{domain}<" not in xml}
+
+    async def keep(self, places: Mapping[str, tuple[str, Sight]], reached: list[str]) -> None:
+        """See that those of these VMs are kept; where that fails, it is tried at the next look."""
+        for name in set(self._there) - set(reached):
+            del self._there[name]
+        for vm, (node, sight) in places.items():
+            try:
+                await self._keep(vm, node, sight, reached)
+            except (Trouble, Unavailable) as error:
+                log.info("the definition of %s is not kept yet: %s", vm, error)
+
+    async def _keep(self, vm: str, node: str, sight: Sight, reached: list[str]) -> None:
+        now = self._clock.wall()
+        if self._live.get(vm) != sight.xml:
+            definition = await taken(self._hosts[node], sight.domain)
+            self._seen[vm] = Kept(definition._replace(xml=without_impacts(definition.xml)), now)
+            self._live[vm] = sight.xml
+        definition = self._seen[vm].definition
+        self._seen[vm] = Kept(definition, now)
+        for keeper in _keepers(node, list(self._hosts), reached):
+            there = await self._kept_on(keeper)
+            if definition.has_secrets:
+                if there.pop(vm, None) is not None:
+                    await self._hosts[keeper].keep_definition(None, _uri(vm))
+            elif vm not in there or there[vm].definition != definition:
+                kept = Kept(definition, now)
+                await self._hosts[keeper].keep_definition(written(vm, kept), _uri(vm))
+                there[vm] = kept
+
+    async def forget_all_but(self, vms: set[str]) -> None:
+        """Every node was asked, and there are these alone."""
+        for name in list(self._there):
+            for vm in set(self._there[name]) - vms:
+                with suppress(Trouble, Unavailable):
+                    await self._hosts[name].keep_definition(None, _uri(vm))
+                    del self._there[name][vm]
+        for vm in set(self._seen) - vms:
+            del self._seen[vm]
+            self._live.pop(vm, None)
+
+    async def find(self, vm: str) -> Definition | None:
+        """The latest that anybody who can be asked has; None where nobody has one."""
+        known = [self._seen[vm]] if vm in self._seen else []
+        for name in self._hosts:
+            with suppress(Trouble, Unavailable):
+                there = await self._kept_on(name)
+                if vm in there:
+                    known.append(there[vm])
+        return max(known, key=lambda one: one.at).definition if known else None
+
+    async def _kept_on(self, name: str) -> dict[str, Kept]:
+        if name not in self._there:
+            self._there[name] = kept_in(await self._hosts[name].kept_definitions())
+        return self._there[name]
+
+
+def _keepers(node: str, nodes: list[str], reached: list[str]) -> list[str]:
+    """The next ones of those that can be reached, in a ring."""
+    at = nodes.index(node)
+    return [one for one in nodes[at + 1 :] + nodes[:at] if one in reached][:KEEPERS]
+
+
+# ---- As they are written ----
+
+
+def _uri(vm: str) -> str:
+    return records.DEFINITION + quote(vm, safe="")
+
+
+def written(vm: str, kept: Kept) -> str:
+    """The element."""
+    sizes = kept.definition.capacities.items()
+    fields = {
+        "vm": vm,
+        "at": kept.at.isoformat(),
+        "capacities": " ".join(f"{device}={size}" for device, size in sizes),
+    }
+    element = ET.Element("definition", fields)
+    element.text = base64.b64encode(zlib.compress(kept.definition.xml.encode())).decode()
+    return ET.tostring(element, encoding="unicode")
+
+
+def kept_in(xml: str) -> dict[str, Kept]:
+    """Every definition that this domain's XML has, by VM; one that is damaged is passed over."""
+    found = {}
+    for element in records.elements(xml, records.DEFINITION):
+        try:
+            found[element.attrib["vm"]] = _read(element)
+        except (KeyError, ValueError, zlib.error) as error:
+            log.warning("a definition that is kept is passed over: %s", error)
+    return found
+
+
+def _read(element: ET.Element) -> Kept:
+    text = zlib.decompress(base64.b64decode(element.text or "")).decode()
+    pairs = (one.split("=") for one in element.attrib["capacities"].split())
+    sizes = {device: int(size) for device, size in pairs}
+    return Kept(Definition(text, sizes), records.instant(element.attrib["at"]))
+
+
+# ---- Domains as XML ----
+
+
+def without_impacts(xml: str) -> str:
+    """The same domain, whatever has befallen it."""
+    root = ET.fromstring(xml)  # noqa: S314 - libvirtd wrote it
+    metadata = root.find("metadata")
+    if metadata is not None:
+        left = [one for one in metadata if not one.tag.startswith("{" + records.IMPACT)]
+        metadata[:] = left
+        # What stood between those that are gone is no difference.
+        for one in (metadata, *left):
+            one.tail = None
+        metadata.text = None
+    return ET.tostring(root, encoding="unicode")
+
+
+def with_record(xml: str, record: Record) -> str:
+    """The domain as another node defines it: with the impact's key."""
+    root = ET.fromstring(xml)  # noqa: S314 - libvirtd wrote it
+    metadata = root.find("metadata")
+    if metadata is None:
+        metadata = ET.SubElement(root, "metadata")
+    for old in list(metadata):
+        if old.attrib.get("key") == record.key:
+            metadata.remove(old)
+    element = ET.fromstring(records.written(record))  # noqa: S314 - it is our own
+    element.tag = f"{{{records.impact_uri(record.key)}}}{element.tag}"
+    metadata.append(element)
+    return ET.tostring(root, encoding="unicode")
+
+
+def name_in(xml: str) -> str:
+    """What the domain is called."""
+    return ET.fromstring(xml).findtext("name", "")  # noqa: S314 - libvirtd wrote it
+
+
+def memory_kib(xml: str) -> int:
+    """Libvirt always writes it in KiB."""
+    return int(ET.fromstring(xml).findtext("memory", "0"))  # noqa: S314 - libvirtd wrote it

@@ -1,0 +1,154 @@
+"""What the steps of an impact stand on: where the VM is, and what is written of the impact."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from fairnotice.clock import Clock
+from fairnotice.drivers.libvirt.definitions import Definition
+from fairnotice.drivers.libvirt.host import Host, Sight
+from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.looking import look_for
+from fairnotice.drivers.libvirt.records import MOVING, RETURNING, Record
+from fairnotice.drivers.libvirt.settings import LibvirtSettings
+from fairnotice.words import ImpactKind, Outcome
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_SECONDS = 0.1
+# libvirt may refuse what it does a moment later: another one holds the lock of the domain.
+TRY_AGAIN_SECONDS = (0.1, 0.3, 1.0, 3.0)
+
+Call = Callable[[Any], Any]
+
+
+class Failed(Exception):
+    """The impact has failed, and why."""
+
+
+class Footing:
+    """One impact, its VM, and the nodes."""
+
+    def __init__(
+        self,
+        record: Record,
+        hosts: Mapping[str, Host],
+        settings: LibvirtSettings,
+        clock: Clock,
+        kept: Callable[[str], Awaitable[Definition | None]],
+    ) -> None:
+        self.record = record
+        self.hosts = hosts
+        self.settings = settings
+        self.clock = clock
+        # How a VM was defined when its node could last be asked.
+        self.kept = kept
+
+    # ---- Where the VM is ----
+
+    async def places(self) -> dict[str, Sight]:
+        """Where the VM has a domain, by node; Unavailable where that is not certain.
+
+        Where it was when this began, and where it goes, must say so. Who else cannot be reached is
+        passed over if it was found, or if its node has failed.
+        """
+        record = self.record
+        needed = {record.target if record.outcome is Outcome.DONE else record.source}
+        if record.kind is ImpactKind.MIGRATE or record.phase in (MOVING, RETURNING):
+            needed.add(record.target)
+        found, lost = await look_for(record.vm, self.hosts, needed)
+        if record.kind is ImpactKind.DELETE or not any(one.active for one in found.values()):
+            more, others = await look_for(record.vm, self.hosts, set(self.hosts) - needed)
+            found, lost = found | more, lost | others
+        failed = record.kind is ImpactKind.REDEPLOY and not record.source
+        for name, error in lost.items():
+            if name in needed or not (found or failed):
+                raise error
+        return found
+
+    async def place(self) -> tuple[Host, Sight]:
+        """Where the VM is: where it runs, if it does."""
+        places = await self.places()
+        if not places:
+            raise Failed(f"no node has a domain of {self.record.vm}")
+        name = next((name for name, sight in places.items() if sight.active), next(iter(places)))
+        return self.hosts[name], places[name]
+
+    async def is_off(self, host: Host) -> bool:
+        """Whether it does not run there."""
+        sight = await host.look(self.record.vm)
+        return sight is None or not sight.active
+
+    # ---- What is done and written ----
+
+    async def write(self, **news: Any) -> None:  # noqa: ANN401 - fields of Record
+        """Note how far it has come, wherever the VM has a domain."""
+        self.record = self.record._replace(**news)
+        kept = self.clock.wall() - timedelta(days=self.settings.kept_days)
+        for name, sight in (await self.places()).items():
+            await self.again(partial(self.hosts[name].write, sight, self.record, kept))
+
+    async def call(self, host: Host, sight: Sight, call: Call) -> None:
+        """Do something to a machine, unless another control plane leads by now."""
+        await host.meet(self.record.epoch)
+        await host.on(sight.domain, call)
+
+    async def insist(self, host: Host, sight: Sight, call: Call) -> None:
+        """The same, and again where it is refused."""
+        await self.again(lambda: self.call(host, sight, call))
+
+    async def again(self, attempt: Callable[[], Awaitable[Any]]) -> None:
+        """Try it, and again where libvirt refuses; Trouble where it goes on to."""
+        for seconds in TRY_AGAIN_SECONDS:
+            try:
+                await attempt()
+            except Trouble as error:
+                log.info("%s: %s; it is tried again", self.record.key, error)
+                await self.clock.sleep(seconds)
+            else:
+                return
+        await attempt()
+
+    async def start(self, host: Host, sight: Sight) -> None:
+        """Run it there, unless it does; Failed where it does not run then."""
+        await self.insist(host, sight, _create)
+        there = await host.look(self.record.vm)
+        if there is None or not there.active:
+            raise Failed(f"{self.record.vm} does not run on {host.name}, where it was started")
+
+    # ---- Time ----
+
+    async def wait(self, until: datetime, is_so: Callable[[], Awaitable[bool]]) -> bool:
+        """Look again and again whether it is so, until that instant."""
+        while True:
+            if await is_so():
+                return True
+            left = (until - self.clock.wall()).total_seconds()
+            if left <= 0:
+                return False
+            await self.clock.sleep(min(LOOK_AGAIN_SECONDS, left))
+
+    def politely_until(self, seconds: float) -> datetime:
+        """When a guest has been asked for long enough; the law's patience is not used up by it."""
+        now = self.clock.wall()
+        left = (self.record.limit_at - now).total_seconds()
+        return now + timedelta(seconds=max(0.0, min(seconds, left / 2)))
+
+
+def must_run(sight: Sight) -> None:
+    """Failed where it is off."""
+    if not sight.active:
+        raise Failed(f"{sight.domain} does not run")
+
+
+def must_be_defined(sight: Sight) -> None:
+    """Failed where nothing of it is left once it is off."""
+    if not sight.persistent:
+        raise Failed(f"{sight.domain} is transient, and would be lost: have virsh define it first")
+
+
+def _create(domain: Any) -> None:  # noqa: ANN401 - libvirt has no types
+    if not domain.isActive():
+        domain.create()

@@ -1,0 +1,260 @@
+"""Impacts after which a VM may be on another node: a migration, a redeploy, a start.
+
+A redeploy that cannot be finished has a way back: its VM is defined on the source until it runs on
+the target, and if it does not run there, it is started where it was.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import libvirt
+
+from fairnotice.drivers.libvirt import definitions, disks, records
+from fairnotice.drivers.libvirt.definitions import Definition
+from fairnotice.drivers.libvirt.footing import Failed, Footing, must_be_defined, must_run
+from fairnotice.drivers.libvirt.host import Host, Sight, give_up_place
+from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.powering import shut_down, undefine
+from fairnotice.errors import Unavailable
+from fairnotice.words import ImpactKind
+
+log = logging.getLogger(__name__)
+
+_KIB = 1024
+
+
+# ---- Running ----
+
+
+async def migrate(on: Footing) -> None:
+    """From node to node while it runs; the nodes do it, so it goes on when we die."""
+    target = _target(on)
+    places = await on.places()
+    source = next((name for name in places if name != target.name), None)
+    if source is not None and not await _arrived(on):
+        sight = places[source]
+        must_run(sight)
+        if sight.paused:
+            raise Failed(f"{sight.domain} is paused")
+        try:
+            await _hand_over(on, on.hosts[source], sight, target)
+        except Trouble as error:
+            # It may be under way already, for whoever was here before us.
+            log.info("%s: %s", on.record.key, error)
+            if not await _under_way(on, source):
+                raise
+    if not await on.wait(on.record.limit_at, partial(_arrived, on)):
+        if source is not None:
+            with suppress(Trouble):
+                await on.hosts[source].on(places[source].domain, lambda domain: domain.abortJob())
+        raise Failed(f"{on.record.vm} did not arrive on {target.name}")
+
+
+async def _hand_over(on: Footing, host: Host, sight: Sight, target: Host) -> None:
+    """Have the node itself do it: it goes on when the control plane dies."""
+    flags = (
+        libvirt.VIR_MIGRATE_LIVE
+        | libvirt.VIR_MIGRATE_PEER2PEER
+        | libvirt.VIR_MIGRATE_PERSIST_DEST
+        | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
+    )
+    parameters = {}
+    if target.address.migrate_uri:
+        parameters[libvirt.VIR_MIGRATE_PARAM_URI] = target.address.migrate_uri
+    uri = target.address.peer_uri or target.address.uri
+    await on.call(host, sight, lambda domain: domain.migrateToURI3(uri, parameters, flags))
+
+
+async def _under_way(on: Footing, source: str) -> bool:
+    sight = await on.hosts[source].look(on.record.vm)
+    if sight is None or not sight.active:
+        return True
+    try:
+        kind = (await on.hosts[source].on(sight.domain, lambda domain: domain.jobInfo()))[0]
+    except Trouble:
+        # It has left just now.
+        return True
+    return bool(kind != libvirt.VIR_DOMAIN_JOB_NONE)
+
+
+async def _arrived(on: Footing) -> bool:
+    places = await on.places()
+    there = places.pop(on.record.target, None)
+    running = there is not None and there.state == libvirt.VIR_DOMAIN_RUNNING
+    return running and not any(sight.active for sight in places.values())
+
+
+# ---- Off, and on again ----
+
+
+async def redeploy(on: Footing) -> None:
+    """Off where it is, and on where it goes."""
+    if on.record.phase == records.BEGUN:
+        for sight in (await on.places()).values():
+            must_be_defined(sight)
+        await _take_remains_away(on)
+        await _must_have_room(on)
+        await _hold_autostart(on)
+        await shut_down(on)
+        await on.write(phase=records.MOVING)
+    await _settle(on)
+
+
+async def start(on: Footing) -> None:
+    """On, on the node that the law has chosen."""
+    places = await on.places()
+    if on.record.phase == records.BEGUN:
+        if any(sight.active for sight in places.values()):
+            return
+        await _must_have_room(on)
+        await _hold_autostart(on)
+        await on.write(phase=records.MOVING)
+    await _settle(on)
+
+
+def _target(on: Footing) -> Host:
+    target = on.hosts.get(on.record.target)
+    if target is None:
+        raise Failed(f"there is no node {on.record.target!r} to go to")
+    return target
+
+
+async def _must_have_room(on: Footing) -> None:
+    """Before anything is touched: the target is there, has memory, and nobody of that name."""
+    target = _target(on)
+    try:
+        there = await target.look(on.record.vm)
+    except Unavailable as error:
+        raise Failed(f"{target.name} cannot take it: {error}") from error
+    definition = await _definition(on)
+    if there is None:
+        name = definitions.name_in(definition.xml)
+        names = await target.ask(lambda c: [one.name() for one in c.listAllDomains(0)])
+        if name in names:
+            raise Failed(f"{target.name} has another domain called {name}")
+    needed = definitions.memory_kib(definition.xml)
+    free = await target.ask(_free_kib)
+    if free is not None and free < needed:
+        raise Failed(
+            f"{target.name} has no room: {free // _KIB} MiB are free, {needed // _KIB} needed"
+        )
+    if there is None:
+        await _disks(target, definition, disks.must_be_possible)
+
+
+def _free_kib(connection: Any) -> int | None:  # noqa: ANN401 - libvirt has no types
+    """Memory that a new VM could have; None where the node cannot tell."""
+    try:
+        memory = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
+    except libvirt.libvirtError:
+        return None
+    return sum(int(memory.get(what, 0)) for what in ("free", "buffers", "cached"))
+
+
+async def _take_remains_away(on: Footing) -> None:
+    """An earlier move may have left its definition on the target: it is not how the VM is now."""
+    target = _target(on)
+    elsewhere = [sight for name, sight in (await on.places()).items() if name != target.name]
+    # One that cannot be reached is refused by its lack of room.
+    with suppress(Unavailable):
+        remains = await target.look(on.record.vm)
+        if remains is not None and not remains.active and any(one.active for one in elsewhere):
+            await undefine(on, target, remains)
+
+
+async def _hold_autostart(on: Footing) -> None:
+    """Nobody but us starts it from now on; whether its node did is written first."""
+    places = await on.places()
+    ours = [(on.hosts[name], sight) for name, sight in places.items()]
+    if not on.record.autostart:
+        asked = [await host.on(one.domain, lambda domain: domain.autostart()) for host, one in ours]
+        await on.write(autostart=any(asked))
+    if on.record.autostart:
+        for host, sight in ours:
+            await on.insist(host, sight, lambda domain: domain.setAutostart(0))
+
+
+async def _settle(on: Footing) -> None:
+    """Run on the target, and then nowhere else; or where it was, if it cannot."""
+    if on.record.phase == records.MOVING:
+        try:
+            await _put(on)
+        except (Trouble, Failed) as error:
+            if not [name for name in await on.places() if name != on.record.target]:
+                raise
+            await on.write(phase=records.RETURNING, reason=str(error))
+    if on.record.phase == records.RETURNING:
+        await _go_back(on)
+    target = _target(on)
+    for name, sight in (await on.places()).items():
+        if name != target.name:
+            if sight.active:
+                raise Failed(f"{sight.domain} runs on {name} as well as on {target.name}")
+            await undefine(on, on.hosts[name], sight)
+    await _give_autostart_back(on, target)
+
+
+async def _put(on: Footing) -> None:
+    """Define it on the target, with the impact's key, and start it there."""
+    target = _target(on)
+    places = await on.places()
+    for name, sight in places.items():
+        if sight.active and name != target.name:
+            raise Failed(f"{sight.domain} was started on {name} meanwhile")
+    if target.name not in places:
+        definition = await _definition(on)
+        await target.meet(on.record.epoch)
+        await _disks(target, definition, disks.make_empty)
+        xml = definitions.with_record(definition.xml, on.record)
+        await on.again(lambda: target.ask(lambda c: c.defineXML(xml)))
+    there = await target.look(on.record.vm)
+    if there is None:
+        raise Failed(f"{on.record.vm} is not on {target.name}, where it was put")
+    await on.insist(target, there, partial(give_up_place, given_up=False))
+    await on.start(target, there)
+
+
+async def _go_back(on: Footing) -> None:
+    """Not on the target: run where it ran before, and Failed; unless it runs there after all."""
+    target = _target(on)
+    there = await target.look(on.record.vm)
+    if there is not None and there.active:
+        await on.write(phase=records.MOVING, reason="")
+        return
+    if there is not None:
+        await undefine(on, target, there)
+    for name, sight in (await on.places()).items():
+        await _give_autostart_back(on, on.hosts[name])
+        if on.record.kind is ImpactKind.REDEPLOY:
+            await on.start(on.hosts[name], sight)
+    raise Failed(on.record.reason)
+
+
+async def _give_autostart_back(on: Footing, host: Host) -> None:
+    sight = await host.look(on.record.vm)
+    if on.record.autostart and sight is not None:
+        with suppress(Trouble):
+            await on.insist(host, sight, lambda domain: domain.setAutostart(1))
+
+
+async def _definition(on: Footing) -> Definition:
+    """The domain as it is defined where it was; as it was last seen, if its node is gone."""
+    places = await on.places()
+    for name in sorted(places, key=lambda name: name == on.record.target):
+        return await definitions.taken(on.hosts[name], places[name].domain)
+    kept = await on.kept(on.record.vm)
+    if kept is None:
+        raise Failed(
+            f"no node that can be reached has a domain of {on.record.vm}, or its definition"
+        )
+    return kept
+
+
+async def _disks(target: Host, definition: Definition, do: Callable[..., None]) -> None:
+    try:
+        await target.ask(lambda c: do(c, definition.xml, definition.capacities))
+    except disks.CannotBeMade as error:
+        raise Failed(f"{target.name} cannot take it: {error}") from error

@@ -1,0 +1,96 @@
+"""Impacts that pause a VM: a freeze, and the reset of a guest that does not hear.
+
+Once a VM is paused, whatever libvirt refuses, it is resumed: nothing is called ended before.
+"""
+
+import logging
+from contextlib import suppress
+
+from fairnotice.drivers.libvirt import records
+from fairnotice.drivers.libvirt.footing import LOOK_AGAIN_SECONDS, Failed, Footing, must_run
+from fairnotice.drivers.libvirt.host import Host, Sight
+from fairnotice.drivers.libvirt.line import Trouble
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_SECONDS_MAX = 5.0
+# Whoever finds a VM paused in one of these phases has to let it go.
+PAUSING = (records.FREEZING, records.FROZEN, records.RESETTING, records.RESET)
+
+
+async def freeze(on: Footing) -> None:
+    """Paused for as long as was announced."""
+    host, sight = await on.place()
+    must_run(sight)
+    if on.record.phase == records.BEGUN and sight.paused:
+        raise Failed(f"{sight.domain} is paused already, and not by us")
+    if not sight.paused:
+        if on.record.phase == records.FROZEN:
+            return
+        # Begun late, it is held for as long as was announced even so.
+        length = on.record.until - on.record.begun_at
+        until = on.clock.wall() + length
+        await on.write(phase=records.FREEZING, until=until, begun_at=until - length)
+        await _pause(on, host, sight)
+    if on.record.phase != records.FROZEN:
+        with suppress(Trouble):
+            await on.write(phase=records.FROZEN)
+    left = (on.record.until - on.clock.wall()).total_seconds()
+    if left > 0:
+        await on.clock.sleep(left)
+    await let_go(on, host)
+
+
+async def thaw(on: Footing) -> None:
+    """We end in the middle of a freeze: its rest is not worth a VM that waits for us."""
+    host, sight = await on.place()
+    if sight.paused and on.record.phase in PAUSING:
+        with suppress(Trouble):
+            await on.write(phase=records.FROZEN)
+        await let_go(on, host)
+
+
+async def reset(on: Footing) -> None:
+    """As if its plug was pulled: while it is paused, so that it can be known whether it was."""
+    host, sight = await on.place()
+    if not sight.active:
+        # It has heard after all.
+        await on.start(host, sight)
+        return
+    if on.record.phase == records.RESETTING:
+        if not sight.paused:
+            await _pause(on, host, sight)
+        try:
+            await on.insist(host, sight, lambda domain: domain.reset(0))
+            await on.write(phase=records.RESET)
+        except Trouble as error:
+            await let_go(on, host)
+            raise Failed(f"{sight.domain} could not be reset: {error}") from error
+    await let_go(on, host)
+
+
+async def let_go(on: Footing, host: Host) -> None:
+    """Resume it, however often that is refused; whoever leads by now: nobody is left paused."""
+    seconds = LOOK_AGAIN_SECONDS
+    while True:
+        sight = await host.look(on.record.vm)
+        if sight is None:
+            raise Failed(f"{on.record.vm} is gone")
+        if not sight.paused:
+            must_run(sight)
+            return
+        try:
+            await host.on(sight.domain, lambda domain: domain.resume())
+        except Trouble as error:
+            log.warning("%s is still paused: %s", sight.domain, error)
+            await on.clock.sleep(seconds)
+            seconds = min(2 * seconds, LOOK_AGAIN_SECONDS_MAX)
+
+
+async def _pause(on: Footing, host: Host, sight: Sight) -> None:
+    try:
+        await on.insist(host, sight, lambda domain: domain.suspend())
+    except Trouble as error:
+        # It may have been paused even so.
+        await let_go(on, host)
+        raise Failed(f"{sight.domain} could not be paused: {error}") from error

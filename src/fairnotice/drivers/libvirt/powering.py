@@ -1,0 +1,126 @@
+"""Impacts that end a guest: a reboot, off, and gone."""
+
+from contextlib import suppress
+from functools import partial
+
+import libvirt
+
+from fairnotice.drivers.libvirt import records
+from fairnotice.drivers.libvirt.footing import Failed, Footing, must_be_defined, must_run
+from fairnotice.drivers.libvirt.host import Host, Sight, give_up_place, mark
+from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.pauses import reset
+from fairnotice.words import ImpactKind
+
+_BESIDE_THE_DOMAIN = (
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+    | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+)
+# What a firmware and a TPM remember is the VM's: it goes with the VM, and not with its place.
+_DELETED = _BESIDE_THE_DOMAIN | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_TPM
+_MOVED = (
+    _BESIDE_THE_DOMAIN
+    | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
+    | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM
+)
+
+
+async def reboot(on: Footing) -> None:
+    """A guest that ends when it is asked to, and is started again; else a reset."""
+    host, sight = await on.place()
+    if on.record.phase == records.BEGUN:
+        must_run(sight)
+        await on.insist(host, sight, partial(mark, key=on.record.key))
+        until = on.politely_until(on.settings.reboot_limit_seconds)
+        await on.write(phase=records.ASKING, until=until)
+        host, sight = await on.place()
+    if on.record.phase == records.ASKING:
+        if sight.active and not sight.is_marked(on.record.key):
+            return
+        if not sight.active or not await _refuses_to_end(on, host, sight):
+            await on.start(host, sight)
+            return
+        await on.write(phase=records.RESETTING)
+    await reset(on)
+
+
+async def _refuses_to_end(on: Footing, host: Host, sight: Sight) -> bool:
+    """Ask the guest to end; whether it still runs when it has been asked for long enough."""
+    if sight.paused or not sight.persistent:
+        # Nobody could hear it, or nothing would be left to be started.
+        return True
+    with suppress(Trouble):
+        await on.call(host, sight, lambda domain: domain.shutdown())
+    return not await on.wait(on.record.until, partial(on.is_off, host))
+
+
+async def stop(on: Footing) -> None:
+    """Off, and still there."""
+    await shut_down(on)
+
+
+async def deallocate(on: Footing) -> None:
+    """Off, and its place is free for others."""
+    await shut_down(on)
+    host, sight = await on.place()
+    await on.insist(host, sight, partial(give_up_place, given_up=True))
+
+
+async def delete(on: Footing) -> None:
+    """Off, and gone from every node that had it."""
+    places = await on.places()
+    for name, sight in places.items():
+        # First: once it is gone, only this says that it was we.
+        await on.again(partial(on.hosts[name].note, on.record))
+        await on.again(partial(on.hosts[name].write, sight, on.record))
+    await shut_down(on)
+    for name in places:
+        host = on.hosts[name]
+        there = await host.look(on.record.vm)
+        if there is not None:
+            await undefine(on, host, there)
+        if await host.look(on.record.vm) is not None:
+            raise Failed(f"{on.record.vm} is still on {name}")
+
+
+async def shut_down(on: Footing) -> None:
+    """Off wherever it runs: asked politely, and then not."""
+    limit = on.politely_until(on.settings.shutdown_limit_seconds)
+    running = {name: sight for name, sight in (await on.places()).items() if sight.active}
+    for sight in running.values():
+        if on.record.kind is not ImpactKind.DELETE:
+            must_be_defined(sight)
+    for name, sight in running.items():
+        host = on.hosts[name]
+        if not sight.paused:
+            # Else nobody in there could hear the button.
+            with suppress(Trouble):
+                await on.call(host, sight, lambda domain: domain.shutdown())
+            if await on.wait(limit, partial(on.is_off, host)):
+                continue
+        await _destroy(on, host, sight)
+
+
+async def _destroy(on: Footing, host: Host, sight: Sight) -> None:
+    with suppress(Trouble):
+        # It may have gone off by itself just now.
+        await on.insist(host, sight, lambda domain: domain.isActive() and domain.destroy())
+    if not await on.is_off(host):
+        raise Failed(f"{sight.domain} could not be stopped")
+
+
+async def undefine(on: Footing, host: Host, sight: Sight) -> None:
+    """Take the definition away; what the VM remembers stays where it only moves."""
+    flags = _DELETED if on.record.kind is ImpactKind.DELETE else _MOVED
+
+    def take_away(domain: libvirt.virDomain) -> None:
+        try:
+            domain.undefineFlags(flags)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                return
+            # The test driver knows fewer flags.
+            domain.undefine()
+
+    await on.insist(host, sight, take_away)

@@ -1,0 +1,401 @@
+"""Deaths and refusals at every call that changes anything: whatever happens, no VM is left behind.
+
+Never paused for good, never off where it should run, never on two nodes, never rebooted twice.
+"""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from fairnotice.drivers.libvirt import footing, pauses
+from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.errors import Unavailable
+from fairnotice.words import ImpactKind, Outcome
+from tests.drivers.libvirt_nodes import RUNNING, TestNodes, libvirt
+from tests.drivers.test_libvirt import ended, order, states
+
+OFF = libvirt.VIR_DOMAIN_SHUTOFF
+AFTERWARDS = {
+    ImpactKind.FREEZE: {"n1": RUNNING},
+    ImpactKind.REBOOT: {"n1": RUNNING},
+    ImpactKind.REDEPLOY: {"n2": RUNNING},
+    ImpactKind.STOP: {"n1": OFF},
+    ImpactKind.DEALLOCATE: {"n1": OFF},
+    ImpactKind.DELETE: {},
+}
+LIMITS = {"reboot_limit_seconds": 0.05, "shutdown_limit_seconds": 0.05}
+
+
+class Died(Exception):
+    """The control plane is no more."""
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch):
+    monkeypatch.setattr(footing, "TRY_AGAIN_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(pauses, "LOOK_AGAIN_SECONDS_MAX", 0.01)
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """Two nodes and a running VM, anew each time; a deaf one does not hear its button."""
+    numbers = count()
+
+    def made(*, deaf=False):
+        folder = tmp_path / str(next(numbers))
+        folder.mkdir()
+        nodes = TestNodes(folder, "n1", "n2")
+        nodes["n1"].run("vm", Label())
+        surround(nodes, lambda _: None, deaf=deaf)
+        return nodes
+
+    return made
+
+
+def surround(nodes, before, after=lambda _: None, *, deaf=False):
+    """Have these told of each change, by node and name; what they raise is what becomes of it."""
+
+    def around(node, name, call, *given):
+        before((node, name))
+        answer = None if deaf and name == "shutdown" else call(*given)
+        after((node, name))
+        return answer
+
+    for node in nodes.nodes.values():
+        node.around = around
+
+
+def dying(at):
+    """Whoever calls this for that many times has died; and the calls there were."""
+    calls = []
+
+    def die(call):
+        calls.append(call)
+        if len(calls) > at:
+            raise Died
+
+    return die, calls
+
+
+async def undecided(driver):
+    """Whether nobody says what became of it, however often it is carried on."""
+    for _ in range(3):
+        try:
+            report = await driver.outcome("op/vm", 1)
+        except Unavailable:
+            continue
+        if report.outcome is not Outcome.UNDER_WAY:
+            return False
+        await asyncio.sleep(0.05)
+    return True
+
+
+async def another_life(nodes, kind):
+    """How it ends for whoever comes next."""
+    driver = nodes.driver(**LIMITS)
+    report = await ended(driver, "op/vm", 2)
+    if report.outcome is Outcome.NOT_BEGUN:
+        report = await driver.impact(order(kind), 2)
+    await driver.close()
+    return report
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize("kind", AFTERWARDS)
+def test_a_control_plane_that_dies_at_any_change_is_carried_on(fresh, kind, deaf):
+    """Before it and after it: the next life ends what was begun, once."""
+
+    async def story(nodes, at, where):
+        die, calls = dying(at)
+        surround(nodes, **({"before": lambda _: None} | {where: die}), deaf=deaf)
+        first = nodes.driver(**LIMITS)
+        (died,) = await asyncio.gather(first.impact(order(kind), 1), return_exceptions=True)
+        boots = []
+        surround(nodes, lambda _: None, boots.append, deaf=deaf)
+        report = await another_life(nodes, kind)
+        await first.close()
+        return isinstance(died, Died), report, [*calls[:at], *boots]
+
+    for where in ("before", "after"):
+        for at in count():
+            nodes = fresh(deaf=deaf)
+            died, report, changes = asyncio.run(story(nodes, at, where))
+            assert report.outcome is Outcome.DONE, (where, at, report, changes)
+            assert states(nodes) == AFTERWARDS[kind], (where, at, changes)
+            assert [name for _, name in changes].count("create") <= 1 + (where == "before")
+            if not died:
+                assert at > 3
+                break
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize("kind", AFTERWARDS)
+def test_a_change_that_is_refused_once_is_made_the_next_time(fresh, kind, deaf):
+    """Libvirt says so when another one holds the lock of a domain."""
+
+    async def story(nodes, at):
+        calls = []
+
+        def refuse(call):
+            calls.append(call)
+            if len(calls) == at + 1:
+                raise libvirt.libvirtError("cannot acquire state change lock")
+
+        driver = nodes.driver(**LIMITS)
+        await driver.survey(1)
+        surround(nodes, refuse, deaf=deaf)
+        (report,) = await asyncio.gather(driver.impact(order(kind), 1), return_exceptions=True)
+        if isinstance(report, Exception):
+            # It could not even be begun; the VM runs.
+            assert states(nodes) == {"n1": RUNNING}, (at, report, calls)
+            report = await driver.impact(order(kind), 1)
+        await driver.close()
+        return len(calls) <= at, report, calls
+
+    for at in count():
+        nodes = fresh(deaf=deaf)
+        whole, report, calls = asyncio.run(story(nodes, at))
+        assert report.outcome is Outcome.DONE, (at, report, calls)
+        assert states(nodes) == AFTERWARDS[kind], (at, calls)
+        if whole:
+            break
+
+
+@pytest.mark.parametrize(
+    ("kind", "deaf", "refused", "said"),
+    [
+        (ImpactKind.FREEZE, False, ("n1", "suspend"), "could not be paused"),
+        (ImpactKind.REBOOT, True, ("n1", "suspend"), "could not be paused"),
+        (ImpactKind.REBOOT, True, ("n1", "reset"), "could not be reset"),
+        (ImpactKind.REDEPLOY, False, ("n2", "defineXML"), "the disk is not there"),
+        (ImpactKind.REDEPLOY, False, ("n2", "create"), "the disk is not there"),
+        (ImpactKind.REDEPLOY, True, ("n1", "destroy"), "could not be stopped"),
+    ],
+)
+def test_what_is_refused_for_good_leaves_the_vm_running_where_it_was(
+    fresh, kind, deaf, refused, said
+):
+    """And nothing of it elsewhere."""
+
+    def refuse(call):
+        if call == refused:
+            raise libvirt.libvirtError("the disk is not there")
+
+    async def story(nodes):
+        driver = nodes.driver(**LIMITS)
+        await driver.survey(1)
+        surround(nodes, refuse, deaf=deaf)
+        report = await driver.impact(order(kind), 1)
+        await driver.close()
+        return report
+
+    nodes = fresh()
+    report = asyncio.run(story(nodes))
+    assert report.outcome is Outcome.FAILED
+    assert said in report.reason
+    assert states(nodes) == {"n1": RUNNING}
+
+
+@pytest.mark.parametrize(("kind", "deaf"), [(ImpactKind.FREEZE, False), (ImpactKind.REBOOT, True)])
+def test_a_resume_that_is_refused_is_tried_until_it_runs(fresh, kind, deaf):
+    """However often; nothing is called ended while it is paused."""
+    refusals = iter(range(20))
+
+    def refuse(call):
+        if call[1] == "resume" and next(refusals, None) is not None:
+            raise libvirt.libvirtError("cannot acquire state change lock")
+
+    async def story(nodes):
+        driver = nodes.driver(**LIMITS)
+        surround(nodes, refuse, deaf=deaf)
+        report = await driver.impact(order(kind), 1)
+        await driver.close()
+        return report
+
+    nodes = fresh()
+    assert asyncio.run(story(nodes)).outcome is Outcome.DONE
+    assert next(refusals, None) is None
+    assert states(nodes) == {"n1": RUNNING}
+
+
+@pytest.mark.parametrize("kind", AFTERWARDS)
+def test_a_node_that_is_lost_at_any_change_decides_nothing(fresh, kind):
+    """Whoever cannot be asked may have the VM: it is neither done, nor begun anew elsewhere."""
+
+    async def story(nodes, at):
+        calls = []
+
+        def lose(call):
+            calls.append(call)
+            if call[0] == "n1" and len(calls) > at:
+                nodes["n1"].away = True
+                raise libvirt.libvirtError("the line broke")
+
+        driver = nodes.driver(**LIMITS)
+        await driver.survey(1)
+        surround(nodes, lose)
+        (said,) = await asyncio.gather(driver.impact(order(kind), 1), return_exceptions=True)
+        lost = nodes["n1"].away
+        if lost:
+            # Unless it was seen to be done before.
+            done = states(nodes) == AFTERWARDS[kind] != {"n1": RUNNING}
+            assert isinstance(said, Unavailable) or done, (at, said, calls)
+            assert done or await undecided(driver), (at, calls)
+            nodes["n1"].away = False
+        surround(nodes, lambda _: None)
+        report = await another_life(nodes, kind)
+        await driver.close()
+        return lost, report, calls
+
+    for at in count():
+        nodes = fresh()
+        lost, report, calls = asyncio.run(story(nodes, at))
+        assert report.outcome is Outcome.DONE, (at, report, calls)
+        assert states(nodes) == AFTERWARDS[kind], (at, calls)
+        if not lost:
+            break
+
+
+# ---- What others do meanwhile ----
+
+
+def impact(nodes, kind, epoch=1, **more):
+    """What one impact comes to."""
+
+    async def story():
+        driver = nodes.driver(**LIMITS)
+        await driver.survey(epoch)
+        report = await driver.impact(order(kind)._replace(**more), epoch)
+        await driver.close()
+        return report
+
+    return asyncio.run(story())
+
+
+def test_a_vm_that_its_operator_has_paused_is_not_frozen_and_not_resumed(fresh):
+    """He did that for a reason."""
+    nodes = fresh()
+    nodes["n1"].connection.lookupByName("vm").suspend()
+    report = impact(nodes, ImpactKind.FREEZE)
+    assert (report.outcome, "not by us" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": libvirt.VIR_DOMAIN_PAUSED}
+
+
+def test_a_vm_that_is_destroyed_while_it_is_frozen_was_not_frozen(fresh):
+    """It does not run afterwards."""
+    nodes = fresh()
+
+    def destroy(call):
+        if call[1] == "resume":
+            nodes["n1"].connection.lookupByName("vm").destroy()
+
+    surround(nodes, destroy)
+    report = impact(nodes, ImpactKind.FREEZE)
+    assert (report.outcome, "does not run" in report.reason) == (Outcome.FAILED, True)
+
+
+def test_a_vm_that_is_started_on_its_source_meanwhile_does_not_run_twice(fresh):
+    """By hand, or by its node: it stays there."""
+    nodes = fresh()
+
+    def start(call):
+        if call == ("n2", "create"):
+            nodes["n1"].connection.lookupByName("vm").create()
+            raise libvirt.libvirtError("the network is not there")
+
+    surround(nodes, start)
+    report = impact(nodes, ImpactKind.REDEPLOY)
+    assert report.outcome is Outcome.FAILED
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_what_an_earlier_move_has_left_is_not_what_runs(fresh):
+    """An old definition on the target goes: the VM is as it is now."""
+    nodes = fresh()
+    domain = nodes["n1"].connection.lookupByName("vm")
+    old = (
+        domain.XMLDesc(0).replace("67108864", "65536").replace("<name>", "<title>old</title><name>")
+    )
+    nodes["n2"].connection.defineXML(old)
+    assert impact(nodes, ImpactKind.REDEPLOY).outcome is Outcome.DONE
+    assert states(nodes) == {"n2": RUNNING}
+    assert "<title>old" not in nodes["n2"].connection.lookupByName("vm").XMLDesc(0)
+
+
+def test_two_domains_that_say_they_are_one_vm_are_both_left_alone(fresh):
+    """One is a copy of the other, label and all; its UUID is its own."""
+    nodes = fresh()
+    nodes["n2"].run("copy", Label(name="vm"))
+    for kind in AFTERWARDS:
+        report = impact(nodes, kind)
+        assert (report.outcome, "both say that they are vm" in report.reason) == (
+            Outcome.FAILED,
+            True,
+        )
+    assert states(nodes) == {"n1": RUNNING}
+    assert nodes["n2"].connection.lookupByName("copy").state()[0] == RUNNING
+
+
+@pytest.mark.parametrize("kind", [ImpactKind.REDEPLOY, ImpactKind.STOP, ImpactKind.DEALLOCATE])
+def test_a_transient_domain_is_not_switched_off(fresh, kind):
+    """Nothing of it would be left."""
+    nodes = fresh()
+    nodes["n1"].connection.lookupByName("vm").undefine()
+    report = impact(nodes, kind)
+    assert (report.outcome, "transient" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_autostart_goes_along_and_comes_back(fresh):
+    """While a VM moves, no node starts it by itself."""
+    nodes = fresh()
+    nodes["n1"].connection.lookupByName("vm").setAutostart(1)
+    held = []
+
+    def look(call):
+        if call == ("n2", "create"):
+            held.append(nodes["n1"].connection.lookupByName("vm").autostart())
+
+    surround(nodes, look)
+    assert impact(nodes, ImpactKind.REDEPLOY).outcome is Outcome.DONE
+    assert held == [0]
+    assert nodes["n2"].connection.lookupByName("vm").autostart() == 1
+
+    def refuse(call):
+        if call == ("n1", "create"):
+            raise libvirt.libvirtError("the disk is not there")
+
+    surround(nodes, refuse)
+    back = {"key": "back/vm", "node": "n2", "target": "n1"}
+    assert impact(nodes, ImpactKind.REDEPLOY, epoch=2, **back).outcome is Outcome.FAILED
+    assert states(nodes) == {"n2": RUNNING}
+    assert nodes["n2"].connection.lookupByName("vm").autostart() == 1
+
+
+def test_a_label_that_cannot_be_read_is_no_vm_that_is_gone(fresh):
+    """Nobody is reported gone while one may be it."""
+    nodes = fresh()
+    domain = nodes["n1"].run("other")
+    uri = "urn:fairnotice:libvirt:vm:1"
+    domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, "<vm rack='7'/>", "fairnotice", uri, 0)
+
+    async def story():
+        driver = nodes.driver()
+        survey = await driver.survey(1)
+        await driver.close()
+        return survey
+
+    survey = asyncio.run(story())
+    assert [found.vm for found in survey.found] == ["vm"]
+    assert not survey.whole
+
+
+def test_a_damaged_record_is_passed_over(fresh, caplog):
+    """All others are looked at even so."""
+    nodes = fresh()
+    domain = nodes["n1"].connection.lookupByName("vm")
+    uri = "urn:fairnotice:libvirt:impact:x"
+    domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, "<impact/>", "fairnotice", uri, 0)
+    assert impact(nodes, ImpactKind.FREEZE).outcome is Outcome.DONE
+    assert "is passed over" in caplog.text

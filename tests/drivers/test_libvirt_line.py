@@ -1,0 +1,123 @@
+"""Nodes that do not answer: nobody else waits for them."""
+
+import asyncio
+import threading
+
+import pytest
+
+from fairnotice.clock import SystemClock
+from fairnotice.drivers.libvirt import line
+from fairnotice.drivers.libvirt.happenings import Happenings
+from fairnotice.drivers.libvirt.line import Line, in_thread
+from fairnotice.errors import Unavailable
+from tests.drivers.libvirt_nodes import TestNodes, libvirt
+
+CLOCK = SystemClock()
+
+
+@pytest.fixture
+def answers():
+    """Until it is set, whoever calls waits."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def line_to(opened):
+    """One whose libvirtd is opened so."""
+    return Line("n1", "test:///n1", CLOCK, Happenings(CLOCK, lambda _: None), opened)
+
+
+async def refused(to):
+    """How long it took to be told that nobody is there."""
+    began = CLOCK.monotonic()
+    with pytest.raises(Unavailable, match="n1 cannot be reached"):
+        await to.ask(lambda connection: connection.getHostname())
+    return CLOCK.monotonic() - began
+
+
+def test_a_node_that_does_not_answer_is_waited_for_once(answers, monkeypatch):
+    """By the first who asks; everybody else is told at once, until it answers."""
+    monkeypatch.setattr(line, "CONNECT_SECONDS", 0.5)
+    opened = []
+
+    def opens(_):
+        opened.append(1)
+        answers.wait()
+        return libvirt.open("test:///default")
+
+    async def story():
+        to = line_to(opens)
+        first, *others = [await refused(to) for _ in range(20)]
+        assert first >= 0.5
+        assert sum(others) < 0.4
+        assert len(opened) == 1
+        answers.set()
+        while True:
+            try:
+                host = await to.ask(lambda connection: connection.getHostname())
+                break
+            except Unavailable:
+                await asyncio.sleep(0.01)
+        await to.close()
+        return host
+
+    assert asyncio.run(asyncio.wait_for(story(), 20))
+    assert len(opened) == 1
+
+
+def test_a_node_that_refuses_is_asked_again(tmp_path):
+    """It says so at once, so nobody has to remember it."""
+    nodes = TestNodes(tmp_path, "n1")
+    nodes["n1"].away = True
+
+    async def story():
+        to = line_to(lambda _: nodes["n1"].opened())
+        await refused(to)
+        nodes["n1"].away = False
+        assert await to.ask(lambda connection: connection.getHostname())
+        nodes["n1"].away = True
+        with pytest.raises(Unavailable, match="n1 was lost"):
+            await to.ask(lambda connection: connection.getHostname())
+        nodes["n1"].away = False
+        assert await to.ask(lambda connection: connection.getHostname())
+        await to.close()
+
+    asyncio.run(story())
+
+
+def test_any_number_of_long_calls_leaves_room_for_a_short_one(answers):
+    """As migrations are long, and a resume must not wait for them."""
+
+    async def story():
+        long = [asyncio.create_task(in_thread(answers.wait)) for _ in range(100)]
+        assert await asyncio.wait_for(in_thread(lambda: 7), 5) == 7
+        assert not any(one.done() for one in long)
+        answers.set()
+        await asyncio.gather(*long)
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_opens_after_the_end_is_closed(answers):
+    """Whoever asked for it has gone."""
+    closed = threading.Event()
+
+    class Late:
+        def close(self):
+            closed.set()
+
+    async def story():
+        def opens():
+            answers.wait()
+            return Late()
+
+        waiting = asyncio.create_task(in_thread(opens, given_up=lambda one: one.close()))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        answers.set()
+        await asyncio.to_thread(closed.wait, 5)
+
+    asyncio.run(story())
+    assert closed.is_set()

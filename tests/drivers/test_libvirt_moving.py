@@ -1,0 +1,311 @@
+"""A VM of libvirt elsewhere: room, disks, and definitions that outlive their node."""
+
+import asyncio
+
+import pytest
+
+from fairnotice.drivers.libvirt import labels
+from fairnotice.drivers.libvirt.definitions import kept_in
+from fairnotice.drivers.libvirt.host import DEFINITIONS, LEDGER
+from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.errors import Unavailable
+from fairnotice.words import ImpactKind, Outcome
+from tests.drivers.libvirt_nodes import (
+    DOMAIN,
+    RUNNING,
+    TEMPORARY_BYTES,
+    TestNodes,
+    ended,
+    order,
+    states,
+)
+
+REDEPLOY = order(ImpactKind.REDEPLOY)
+OF_A_FAILED_NODE = REDEPLOY._replace(node_failed=True)
+GRAPHICS = '<graphics type="vnc" passwd="secret"/>'
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Three nodes, and a VM with an ephemeral disk on the first."""
+    three = TestNodes(tmp_path, "n1", "n2", "n3")
+    three["n1"].run("vm", Label(ephemeral_disks=("vdb",)))
+    return three
+
+
+def impact(nodes, wanted):
+    """What becomes of an order, by a driver of its own."""
+
+    async def story():
+        driver = nodes.driver()
+        try:
+            return await driver.impact(wanted, 1)
+        finally:
+            await driver.close()
+
+    return asyncio.run(story())
+
+
+def survey(nodes, times=1):
+    """A control plane looks around, and ends."""
+
+    async def story():
+        driver = nodes.driver()
+        for _ in range(times):
+            await driver.survey(1)
+        await driver.close()
+
+    asyncio.run(story())
+
+
+def kept(nodes):
+    """Which node keeps the definitions of which VMs."""
+    return {
+        name: kept_in(domain.XMLDesc(0))
+        for name, node in nodes.nodes.items()
+        for domain in node.connection.listAllDomains(0)
+        if domain.name() == DEFINITIONS
+    }
+
+
+# ---- A redeploy, and what it needs there ----
+
+
+def test_a_redeploy_has_an_empty_ephemeral_disk_where_it_goes(nodes):
+    """As large, in the same format, instead of one that was left there; the rest goes along."""
+    nodes["n2"].add_disk("vm-temp", capacity=1024)
+    assert impact(nodes, REDEPLOY).outcome is Outcome.DONE
+    assert states(nodes) == {"n2": RUNNING}
+    xml = nodes["n2"].connection.lookupByName("vm").XMLDesc(0)
+    assert "/disks/vm-temp" in xml
+    assert labels.label_in(xml) == Label(ephemeral_disks=("vdb",))
+    assert "op%2Fvm" in xml
+    volume = nodes["n2"].pool.storageVolLookupByName("vm-temp")
+    assert volume.info()[1] == TEMPORARY_BYTES
+    assert "qcow2" in volume.XMLDesc(0)
+    # Of the other disk nobody makes an empty one.
+    assert [one.name() for one in nodes["n2"].pool.listAllVolumes()] == ["vm-temp"]
+
+
+def no_pool(node):
+    """Nowhere to make a disk."""
+    node.pool.destroy()
+
+
+def no_memory(node):
+    """2 MiB of it can be freed."""
+    node.free_kib = 61 * 1024
+
+
+def another_of_that_name(node):
+    """A domain that is no VM of the fleet."""
+    node.connection.defineXML(DOMAIN.format(name="vm", more=""))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (no_pool, "no active storage pool with the directory of /disks/vm-temp"),
+        (no_memory, "n2 has no room: 63 MiB are free, 64 needed"),
+        (another_of_that_name, "n2 has another domain called vm"),
+        (lambda node: setattr(node, "away", True), "n2 cannot take it"),
+    ],
+)
+def test_a_redeploy_to_a_node_that_cannot_take_it_is_refused_before_it_is_touched(
+    nodes, spoil, said
+):
+    """The VM runs on where it is."""
+    spoil(nodes["n2"])
+    report = impact(nodes, REDEPLOY)
+    assert report.outcome is Outcome.FAILED
+    assert said in report.reason
+    nodes["n2"].away = False
+    assert states(nodes)["n1"] == RUNNING
+    assert nodes.done("op/vm") == 0
+
+
+def test_a_node_with_just_enough_memory_takes_it(nodes):
+    """What is cached can be freed."""
+    nodes["n2"].free_kib = 62 * 1024
+    assert impact(nodes, REDEPLOY).outcome is Outcome.DONE
+
+
+@pytest.mark.parametrize("target", ["nowhere", None])
+def test_a_redeploy_with_nowhere_to_go_is_refused_before_anything_is_touched(nodes, target):
+    """The VM runs on where it is."""
+    report = impact(nodes, REDEPLOY._replace(target=target))
+    assert report.outcome is Outcome.FAILED
+    assert "to go to" in report.reason
+    assert states(nodes) == {"n1": RUNNING}
+    assert nodes.done("op/vm") == 0
+
+
+# ---- Its node is gone ----
+
+
+def test_a_vm_of_a_node_that_failed_is_started_elsewhere_by_a_later_life(nodes):
+    """An operator has said that it is surely down; two others know how the VM was defined."""
+    survey(nodes)
+    nodes["n1"].away = True
+    assert sorted(kept(nodes)) == ["n2", "n3"]
+    assert impact(nodes, OF_A_FAILED_NODE).outcome is Outcome.DONE
+    xml = nodes["n2"].connection.lookupByName("vm").XMLDesc(0)
+    assert states(nodes)["n2"] == RUNNING
+    assert labels.label_in(xml) == Label(ephemeral_disks=("vdb",))
+    assert nodes["n2"].pool.storageVolLookupByName("vm-temp").info()[1] == TEMPORARY_BYTES
+
+
+def test_what_a_node_that_came_back_still_has_is_replaced_when_the_vm_goes_there(nodes):
+    """It is as it was before the node failed: neither that definition nor its disk counts."""
+    survey(nodes)
+    nodes["n1"].away = True
+    assert impact(nodes, OF_A_FAILED_NODE).outcome is Outcome.DONE
+    nodes["n1"].away = False
+    nodes["n1"].connection.lookupByName("vm").destroy()
+    edited = nodes["n2"].connection.lookupByName("vm").XMLDesc(2).replace(">65536<", ">32768<")
+    nodes["n2"].connection.defineXML(edited)
+    back = REDEPLOY._replace(key="back/vm", node="n2", target="n1")
+    assert impact(nodes, back).outcome is Outcome.DONE
+    assert states(nodes) == {"n1": RUNNING}
+    assert ">32768<" in nodes["n1"].connection.lookupByName("vm").XMLDesc(0)
+
+
+def test_one_that_runs_twice_is_said_to(nodes, caplog):
+    """A node came back and started it by itself: somebody has to decide which it is."""
+    nodes["n3"].run("vm")
+    survey(nodes)
+    assert "vm runs on n1 and on n3" in caplog.text
+
+
+def test_a_vm_of_a_node_that_is_only_away_is_started_nowhere_else(nodes):
+    """It may run there: whoever asks is told that it cannot be said, and to ask again."""
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        nodes["n1"].away = True
+        with pytest.raises(Unavailable):
+            await driver.impact(REDEPLOY, 1)
+        with pytest.raises(Unavailable):
+            await driver.outcome(REDEPLOY.key, 1)
+        with pytest.raises(Unavailable):
+            await driver.impact(REDEPLOY._replace(key="p/vm", kind=ImpactKind.DELETE), 1)
+        nodes["n1"].away = False
+        await driver.close()
+
+    asyncio.run(story())
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_a_node_lost_in_the_middle_of_a_redeploy_does_not_make_two_of_a_vm(nodes):
+    """It was not seen to be off: it is not started elsewhere until the node is back."""
+
+    def lose(name, _):
+        if name == "shutdown":
+            nodes["n1"].away = True
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        nodes["n1"].before = lose
+        with pytest.raises(Unavailable):
+            await driver.impact(REDEPLOY, 1)
+        there = [one.name() for one in nodes["n2"].connection.listAllDomains(0)]
+        assert sorted(there) == [DEFINITIONS, LEDGER]
+        nodes["n1"].before, nodes["n1"].away = lambda *_: None, False
+        report = await ended(driver, REDEPLOY.key, 1)
+        await driver.close()
+        return report
+
+    assert asyncio.run(asyncio.wait_for(story(), 20)).outcome is Outcome.DONE
+    assert states(nodes) == {"n2": RUNNING}
+
+
+def test_a_control_plane_that_dies_while_it_starts_one_elsewhere_is_carried_on(nodes):
+    """The node that takes it knows of the impact before anything is made there."""
+
+    def die(*_):
+        raise RuntimeError("the control plane died")
+
+    async def story():
+        first = nodes.driver()
+        await first.survey(1)
+        nodes["n1"].away = True
+        nodes["n2"].before = die
+        with pytest.raises(RuntimeError):
+            await first.impact(OF_A_FAILED_NODE, 1)
+        nodes["n2"].before = lambda *_: None
+        later = nodes.driver()
+        report = await ended(later, OF_A_FAILED_NODE.key, 2)
+        await later.close()
+        await first.close()
+        return report
+
+    assert asyncio.run(asyncio.wait_for(story(), 20)).outcome is Outcome.DONE
+    assert nodes["n2"].connection.lookupByName("vm").state()[0] == RUNNING
+
+
+def test_one_whose_definition_nobody_has_is_not_started(nodes):
+    """The reason says so, and nothing is left of the attempt."""
+    nodes["n1"].away = True
+    report = impact(nodes, OF_A_FAILED_NODE)
+    assert report.outcome is Outcome.FAILED
+    assert report.reason == "there is no domain of vm, and nobody keeps its definition"
+    nodes["n1"].away = False
+    assert states(nodes) == {"n1": RUNNING}
+
+
+# ---- Definitions that are kept ----
+
+
+def test_a_definition_is_kept_anew_when_it_changes_and_not_else(nodes):
+    """An impact changes nothing of it; whoever edits a domain does, running or not."""
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        before = kept(nodes)
+        await driver.impact(order(ImpactKind.FREEZE), 1)
+        await driver.survey(1)
+        after_a_freeze = kept(nodes)
+        edited = nodes["n1"].connection.lookupByName("vm").XMLDesc(2).replace(">65536<", ">32768<")
+        nodes["n1"].connection.defineXML(edited)
+        await driver.news()
+        await driver.survey(1)
+        await driver.close()
+        return before, after_a_freeze, kept(nodes)
+
+    before, after_a_freeze, after_an_edit = asyncio.run(story())
+    assert sorted(before) == ["n2", "n3"]
+    assert after_a_freeze == before
+    assert "32768" in after_an_edit["n2"]["vm"].definition.xml
+    assert "op/vm" not in before["n2"]["vm"].definition.xml
+
+
+def test_the_definition_of_one_that_is_gone_is_forgotten(nodes):
+    """But only when every node was asked."""
+    survey(nodes)
+    domain = nodes["n1"].connection.lookupByName("vm")
+    domain.destroy()
+    domain.undefine()
+    nodes["n3"].away = True
+    survey(nodes)
+    assert "vm" in kept(nodes)["n2"]
+    nodes["n3"].away = False
+    nodes["n1"].run("other")
+    survey(nodes)
+    assert [sorted(vms) for vms in kept(nodes).values()] == [["other"], ["other"]]
+
+
+def test_a_definition_with_a_password_is_written_nowhere_else(nodes):
+    """Everybody on a node can read the metadata of its domains; while we live we know it."""
+    nodes["n1"].run("open", more='<graphics type="vnc"/>')
+    nodes["n1"].run("closed", more=GRAPHICS)
+    survey(nodes)
+    assert sorted(kept(nodes)["n2"]) == ["open", "vm"]
+    # One that gets a password later is taken out again.
+    xml = nodes["n1"].connection.lookupByName("open").XMLDesc(2)
+    nodes["n1"].connection.defineXML(xml.replace("type='vnc'", "type='vnc' passwd='secret'", 1))
+    survey(nodes)
+    assert sorted(kept(nodes)["n2"]) == sorted(kept(nodes)["n3"]) == ["vm"]
+    assert "secret" not in nodes["n2"].connection.lookupByName(DEFINITIONS).XMLDesc(0)
