@@ -16,7 +16,8 @@ DOMAIN = """<domstatus state='running' reason='booted' pid='17'>
     <devices>
       <interface type='network'>
         <mac address='52:54:00:AA:BB:01'/>
-        <source network='default' portid='x' bridge='{bridge}'/>
+        <source network='default' portid='x'/>
+        <actual type='network'><source bridge='{bridge}'/></actual>
         <target dev='vnet3'/>
       </interface>
       <interface type='user'><mac address='52:54:00:aa:bb:02'/></interface>
@@ -115,7 +116,11 @@ def test_a_file_that_changes_is_read_again(tmp_path):
 
 def test_a_refresh_writes_the_file_whole(tmp_path):
     """From libvirt where it is; and where it is not, what somebody else wrote stays."""
-    here = {"records": tmp_path / "none", "vms": tmp_path / "run" / "vms.json", "leases": tmp_path}
+    here = {
+        "records": tmp_path / "record",
+        "vms": tmp_path / "run" / "vms.json",
+        "leases": tmp_path,
+    }
     wanted = node_setup.Wanted("br0", domains=libvirt(tmp_path, LABEL), **here)
     assert node_setup.refresh(wanted) == 1
     assert places.read(wanted.vms)["web-0"][0].port == "vnet3"

@@ -48,7 +48,11 @@ def add(subparsers: Subparsers) -> None:
         default=places.FILE,
         help=f"who is where ({places.FILE})",
     )
-    parser.add_argument(
+    libvirt = parser.add_mutually_exclusive_group()
+    libvirt.add_argument(
+        "--no-libvirt", action="store_true", help="somebody else writes who is where, not libvirt"
+    )
+    libvirt.add_argument(
         "--libvirt-hooks",
         metavar="DIR",
         type=Path,
@@ -89,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _wanted(options: argparse.Namespace) -> Wanted:
     hooks = options.libvirt_hooks
-    if hooks is None and libvirt_places.HOOKS.parent.is_dir():
+    if hooks is None and not options.no_libvirt and libvirt_places.HOOKS.parent.is_dir():
         hooks = libvirt_places.HOOKS
     return Wanted(
         bridge=options.bridge,
@@ -99,6 +103,7 @@ def _wanted(options: argparse.Namespace) -> Wanted:
         records=options.record.absolute(),
         hooks=None if hooks is None else hooks.absolute(),
         dnsmasq=None if options.dnsmasq is None else options.dnsmasq.absolute(),
+        domains=None if options.no_libvirt else libvirt_places.DOMAINS,
     )
 
 

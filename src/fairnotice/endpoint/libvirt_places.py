@@ -55,8 +55,8 @@ def _name(domain: ET.Element) -> str:
 
 def _places(domain: ET.Element, bridge: str, leased: dict[str, list[str]]) -> Iterator[Place]:
     for interface in domain.iterfind("devices/interface"):
-        source, target, mac = (interface.find(tag) for tag in ("source", "target", "mac"))
-        if source is None or source.get("bridge") != bridge or target is None or mac is None:
+        target, mac = interface.find("target"), interface.find("mac")
+        if _bridge_of(interface) != bridge or target is None or mac is None:
             continue
         port, hardware = target.get("dev", ""), mac.get("address", "").lower()
         fixed = [ip.get("address", "") for ip in interface.iterfind("ip")]
@@ -64,6 +64,13 @@ def _places(domain: ET.Element, bridge: str, leased: dict[str, list[str]]) -> It
         told = dict.fromkeys(filter(_is_address, (*labeled, *fixed, *leased.get(hardware, ()))))
         if port:
             yield Place(port, hardware, tuple(told))
+
+
+def _bridge_of(interface: ET.Element) -> str:
+    """Where it is plugged in; of a network, what that came to is beside what was asked for."""
+    actual, source = interface.find("actual/source"), interface.find("source")
+    found = source if actual is None else actual
+    return "" if found is None else found.get("bridge", "")
 
 
 def _labeled(domain: ET.Element) -> list[str]:

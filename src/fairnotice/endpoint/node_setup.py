@@ -4,6 +4,8 @@ Done as often as one likes, and taken back exactly: what was there before is wri
 is changed, so that a kill in between loses nothing.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import re
@@ -15,7 +17,7 @@ from typing import Any
 
 from fairnotice.endpoint import libvirt_places, node_rules, places
 from fairnotice.endpoint.config import CLASSIC, METADATA
-from fairnotice.endpoint.node_deeds import Address, Deed, File, Line, Rules, Setting
+from fairnotice.endpoint.node_deeds import Address, Deed, File, Kept, Line, Rules, Setting
 from fairnotice.errors import UsageError
 
 RECORDS = Path("/var/lib/fairnotice-node")
@@ -40,7 +42,8 @@ class Wanted:
     # libvirt's own folder, and dnsmasq's; None: nothing is written there.
     hooks: Path | None = None
     dnsmasq: Path | None = None
-    domains: Path = libvirt_places.DOMAINS
+    # Where libvirt keeps what it knows of domains; None: somebody else says who is where.
+    domains: Path | None = libvirt_places.DOMAINS
     leases: Path = libvirt_places.LEASES
 
     @property
@@ -177,9 +180,6 @@ class Record:
             self._write()
         else:
             self.path.unlink(missing_ok=True)
-            # Not where another bridge has its record.
-            if not any(self.path.parent.iterdir()):
-                self.path.parent.rmdir()
 
     def _write(self) -> None:
         new = self.path.with_suffix(".new")
@@ -207,9 +207,40 @@ def _ours(record: Record, deed: Deed) -> Any:  # noqa: ANN401 - JSON
     return record.kept.get(deed.key, {}).get("ours")
 
 
+@contextlib.contextmanager
+def _alone(wanted: Wanted) -> Iterator[None]:
+    """One at a time: of two hooks, the one that looked first must not write last."""
+    with contextlib.suppress(OSError):
+        wanted.records.mkdir(parents=True, exist_ok=True)
+    try:
+        folder = os.open(wanted.records, os.O_RDONLY)
+    except OSError as error:
+        raise UsageError(f"{wanted.records} cannot be opened: {error.strerror}.") from error
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        # Gone with the last record, or where nothing came of it.
+        with contextlib.suppress(OSError):
+            wanted.records.rmdir()
+        os.close(folder)
+
+
 def apply(wanted: Wanted, said: Said) -> int:
     """Do what is missing; how much that was. Whatever was there already stays whose it was."""
+    with _alone(wanted):
+        return _apply(wanted, said)
+
+
+def _apply(wanted: Wanted, said: Said) -> int:
     record = Record(wanted)
+    others = [path.stem for path in wanted.records.glob("*.json") if path != record.path]
+    if others:
+        # The rules of each keep the VMs of the other from the endpoint, which checks one bridge.
+        raise UsageError(
+            f"This node is set up for {others[0]} already, and a node has one bridge for its VMs: "
+            f"undo that first (--bridge {others[0]} --undo)."
+        )
     count = 0
     for deed in deeds(wanted):
         if deed.is_done(_ours(record, deed)):
@@ -223,6 +254,9 @@ def apply(wanted: Wanted, said: Said) -> int:
             said(str(line))
             line.do()
         record.keep(deed.key, ours=deed.mark())
+    if wanted.hooks is not None:
+        # Those that run already were started without the hook.
+        _look(wanted, record)
     line = who_is_where(wanted)
     if count:
         said(str(line))
@@ -232,33 +266,46 @@ def apply(wanted: Wanted, said: Said) -> int:
 
 def undo(wanted: Wanted, said: Said) -> int:
     """Take back what the record has, last first; how much that was."""
-    record = Record(wanted)
-    count = 0
-    for key, kept in reversed(list(record.kept.items())):
-        deed = _read(kept["deed"])
-        for line in deed.undoing(kept["before"], kept["ours"] or deed.mark()):
-            said(str(line))
-            line.do()
-            count += 1
-        record.forget(key)
+    with _alone(wanted):
+        record = Record(wanted)
+        count = 0
+        for key, deed in _backwards(record):
+            kept = record.kept[key]
+            for line in deed.undoing(kept["before"], kept["ours"] or deed.mark()):
+                said(str(line))
+                line.do()
+                count += 1
+            record.forget(key)
     return count
 
 
-def undoing(wanted: Wanted) -> Iterator[Line]:
-    """What `undo` would do."""
-    for kept in reversed(list(Record(wanted).kept.values())):
-        deed = _read(kept["deed"])
-        yield from deed.undoing(kept["before"], kept["ours"] or deed.mark())
+def _backwards(record: Record) -> list[tuple[str, Deed]]:
+    """The last first; but what the hook writes is last, when there is no hook to write it."""
+    found = [(key, _read(kept["deed"])) for key, kept in reversed(record.kept.items())]
+    return sorted(found, key=lambda one: isinstance(one[1], Kept))
 
 
 def refresh(wanted: Wanted, without: str = "") -> int:
     """Write the file of places anew from libvirt, and tell the packet filter; how many VMs."""
-    if wanted.domains.is_dir():
-        found = libvirt_places.places(wanted.bridge, wanted.domains, wanted.leases, without)
-        _replace(wanted.vms, places.written(found))
-    if deeds(wanted)[0].key in Record(wanted).kept:
-        who_is_where(wanted).do()
+    with _alone(wanted):
+        record = Record(wanted)
+        _look(wanted, record, without)
+        if record.kept:
+            who_is_where(wanted).do()
     return len(places.read(wanted.vms)) if wanted.vms.exists() else 0
+
+
+def _look(wanted: Wanted, record: Record, without: str = "") -> None:
+    """Write the file as libvirt has it; where it keeps nothing, what others wrote stays."""
+    if wanted.domains is None or not wanted.domains.is_dir():
+        return
+    found = libvirt_places.places(wanted.bridge, wanted.domains, wanted.leases, without)
+    text = places.written(found)
+    file = Kept(wanted.vms, text, "")
+    # Once, and again where it is gone with the boot that had it.
+    if record.kept and not (file.key in record.kept and wanted.vms.exists()):
+        record.keep(file.key, before=file.before(), ours=None, deed=_written(file))
+    _replace(wanted.vms, text)
 
 
 def _replace(path: Path, text: str) -> None:
@@ -284,6 +331,8 @@ def _written(deed: Deed) -> list[Any]:
     if isinstance(deed, Rules):
         return ["rules", [list(one) for one in deed.tables], deed.text]
     assert isinstance(deed, File)  # there are no others
+    if isinstance(deed, Kept):
+        return ["kept", str(deed.file)]
     return ["file", str(deed.file), deed.text, deed.mode]
 
 
@@ -296,4 +345,6 @@ def _read(kept: list[Any]) -> Deed:
         return Setting(interface, name, value, "")
     if kind == "rules":
         return Rules(tuple((family, name) for family, name in more[0]), more[1])
+    if kind == "kept":
+        return Kept(Path(more[0]), "", "")
     return File(Path(more[0]), more[1], "", more[2])
