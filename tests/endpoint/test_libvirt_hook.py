@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -148,10 +149,33 @@ def test_a_node_on_which_vms_run_already_knows_them_when_it_is_set_up(nodes, tmp
     connection = node.open()
     network = connection.networkCreateXML(OPEN_NETWORK.format(bridge="virbr7"))
     xml = domain(tmp_path).replace('type="bridge"', 'type="network"')
-    vm = connection.createXML(xml.replace(f'bridge="{BRIDGE}"', 'network="open"'))
+    xml = xml.replace(f'bridge="{BRIDGE}"', 'network="open"')
+    vm = connection.createXML(xml, libvirt.VIR_DOMAIN_START_PAUSED)
     node.setup("--apply", bridge="virbr7")
     assert node.placed() == place(vm.XMLDesc().partition("<target dev='")[2].partition("'")[0])
     node.setup("--undo", bridge="virbr7")
     assert node.placed() is None
     vm.destroy()
     network.destroy()
+
+
+def test_vms_that_start_at_once_all_have_their_place(nodes, tmp_path):
+    """The hook of one must not write what it saw before another started."""
+    node = nodes[0]
+    node.setup("--apply")
+    node.start()
+    names = [f"vm{number}" for number in range(4)]
+
+    def start(name):
+        number = names.index(name)
+        xml = domain(tmp_path, name).replace("name='web-0'", f"name='{name}'")
+        xml = xml.replace(MAC, MAC[:-1] + str(number)).replace("10.77.0.10", f"10.77.0.2{number}")
+        return node.open().createXML(xml, libvirt.VIR_DOMAIN_START_PAUSED)
+
+    with ThreadPoolExecutor(4) as pool:
+        domains = list(pool.map(start, names))
+    assert sorted(node.placed()) == names
+    assert len(node.filtered()) == len(names)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda one: one.destroy(), domains))
+    assert node.placed() == {}

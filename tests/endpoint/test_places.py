@@ -24,11 +24,12 @@ DOMAIN = """<domstatus state='running' reason='booted' pid='17'>
     </devices>
   </domain>
 </domstatus>"""
+NAMELESS = "<f:vm xmlns:f='urn:fairnotice:libvirt:vm:1'/>"
 LABEL = "<f:vm xmlns:f='urn:fairnotice:libvirt:vm:1' name='web-0' addresses='10.0.0.4 nonsense'/>"
 LEASES = [{"ip-address": "10.0.0.5", "mac-address": "52:54:00:aa:bb:01", "expiry-time": 1}]
 
 
-def libvirt(folder, label="", bridge="br0", leases=LEASES):
+def libvirt(folder, label=NAMELESS, bridge="br0", leases=LEASES):
     """What libvirt keeps about one domain."""
     (folder / "guest-7.xml").write_text(DOMAIN.format(label=label, bridge=bridge))
     (folder / "broken.xml").write_text("<domstatus>")
@@ -48,6 +49,25 @@ def test_a_label_says_what_the_fleet_calls_it(tmp_path):
     found = libvirt_places.places("br0", libvirt(tmp_path, LABEL), tmp_path)
 
     assert found == {"web-0": (Place("vnet3", "52:54:00:aa:bb:01", ("10.0.0.4", "10.0.0.5")),)}
+
+
+def test_who_is_whom_is_said_by_labels_and_by_one_alone(tmp_path, caplog):
+    """A domain that is only called like a VM is nobody; of two that claim to be one, neither is."""
+    port = Place("vnet3", "52:54:00:aa:bb:01", ("10.0.0.5",))
+    libvirt(tmp_path, label="")
+    assert libvirt_places.places("br0", tmp_path, tmp_path) == {"": (port,)}
+
+    named = DOMAIN.replace("vnet3", "vnet4").replace("guest-7", "zz")
+    (tmp_path / "zz.xml").write_text(
+        named.format(label=NAMELESS.replace("/>", " name='guest-7'/>"), bridge="br0")
+    )
+    found = libvirt_places.places("br0", tmp_path, tmp_path)
+    assert found == {"": (port,), "guest-7": (port._replace(port="vnet4"),)}
+
+    libvirt(tmp_path)
+    found = libvirt_places.places("br0", tmp_path, tmp_path)
+    assert found == {"": (port, port._replace(port="vnet4"))}
+    assert "2 domains say that they are guest-7" in caplog.text
 
 
 def test_another_bridges_domain_and_one_that_ends_are_not_here(tmp_path):

@@ -114,11 +114,12 @@ def _hook(wanted: Wanted) -> str:
     return f"""\
 #!/bin/sh
 # Written by fairnotice node-setup. libvirt calls it with a domain's name and what becomes of it;
-# whatever comes of it here, the domain goes its way.
+# whatever comes of it here, the domain goes its way, and what went wrong is in the system's log.
 case "$2" in
     started | reconnect) {command} ;;
     stopped | release) {command} --without "$1" ;;
-esac >/dev/null 2>&1 </dev/null || true
+esac 2>&1 >/dev/null </dev/null | logger -t fairnotice-node
+exit 0
 """
 
 
@@ -292,7 +293,8 @@ def refresh(wanted: Wanted, without: str = "") -> int:
         _look(wanted, record, without)
         if record.kept:
             who_is_where(wanted).do()
-    return len(places.read(wanted.vms)) if wanted.vms.exists() else 0
+    known = places.read(wanted.vms) if wanted.vms.exists() else {}
+    return len(known.keys() - {places.NOBODY})
 
 
 def _look(wanted: Wanted, record: Record, without: str = "") -> None:
