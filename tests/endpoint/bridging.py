@@ -58,7 +58,7 @@ listen = "127.0.0.1:9169"
 level = "info"
 """
 CHECKED = """[network]
-bridge = "br0"
+bridge = "{bridge}"
 vms = "{vms}"
 """
 # Asks again and again over one connection, and prints the status of each answer.
@@ -113,6 +113,7 @@ class BridgedNode:
         self.folder = folder
         self.name = f"fn-{os.getpid()}-{id(self) % 997}"
         self.hosts = {letter: f"{self.name}-{letter}" for letter in "abc"}
+        self.bridge = "br0"
         self.vms = folder / "vms.json"
         self.processes = []
         self._links = 0
@@ -159,11 +160,14 @@ class BridgedNode:
         new.write_text(json.dumps({"vms": vms}))
         new.replace(self.vms)
 
-    def remove(self):
+    def end_all(self):
         for process in self.processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
             process.wait(PATIENCE_SECONDS)
+
+    def remove(self):
+        self.end_all()
         for name in (self.name, *self.hosts.values()):
             run(f"ip netns del {name}", check=False)
 
@@ -204,7 +208,7 @@ class BridgedNode:
         return self.start(*words, ready="8600")
 
     def endpoint(self, *, checked=True, workers=1, listen=f"{METADATA}:80"):
-        network = CHECKED.format(vms=self.vms) if checked else ""
+        network = CHECKED.format(vms=self.vms, bridge=self.bridge) if checked else ""
         file = self.folder / "endpoint.toml"
         state = self.folder / f"state-{len(self.processes)}"
         state.mkdir()

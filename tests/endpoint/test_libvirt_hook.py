@@ -17,7 +17,7 @@ if missing():
 
 import libvirt
 
-from tests.endpoint.bridging import until
+from tests.endpoint.bridging import METADATA, BridgedNode, until
 from tests.vms import guest
 
 VM, MAC = "vm0", "52:54:00:00:00:0a"
@@ -102,7 +102,7 @@ def nodes(tmp_path):
         run(*f"ip link add up0 netns {first} type veth peer name up0 netns {second}".split())
         for node in both:
             run("ip", "-n", node.network.name, *f"link set up0 master {BRIDGE} up".split())
-            run("ip", "-n", node.network.name, *f"address flush dev {BRIDGE} scope global".split())
+            run("ip", "-n", node.network.name, *f"address del {METADATA}/32 dev {BRIDGE}".split())
         yield both
 
 
@@ -179,3 +179,32 @@ def test_vms_that_start_at_once_all_have_their_place(nodes, tmp_path):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda one: one.destroy(), domains))
     assert node.placed() == {}
+
+
+def test_a_real_vm_is_answered_at_its_place_and_nowhere_else(nodes, tmp_path):
+    """By the endpoint of its node, which asks the tables and libvirt's word for every poll."""
+    first, _ = nodes
+    first.setup("--apply")
+    first.start()
+    served = BridgedNode(tmp_path)
+    served.name, served.bridge, served.vms, served.hosts = first.network.name, BRIDGE, first.vms, {}
+    console = tmp_path / f"{VM}.console"
+
+    def answers():
+        return console.read_text(errors="replace").count(guest.TICK) if console.exists() else 0
+
+    try:
+        served.control_plane(addresses={"web-0": "10.77.0.10"})
+        served.endpoint()
+        vm = first.open().createXML(domain(tmp_path))
+        until(lambda: answers() > 1, "an answer for the VM", 60)
+        assert served.refused("vouched") > 0
+        # Somebody says that another is there: the same VM, at the same port, is nobody.
+        first.vms.write_text(first.vms.read_text().replace("web-0", "web-1"))
+        until(lambda: served.refused("no_place") > 1, "a refusal")
+        before = answers()
+        first.setup("--refresh")
+        until(lambda: answers() > before, "an answer again")
+        vm.destroy()
+    finally:
+        served.end_all()
