@@ -126,9 +126,15 @@ def _told(options: argparse.Namespace, word: str, act: Any) -> int:  # noqa: ANN
 
 def _check(options: argparse.Namespace, wanted: Wanted) -> int:
     left = node_setup.missing(wanted)
-    sentence = "\n".join(f"missing: {one.why} ({one.key})" for one in left)
-    found = {"bridge": wanted.bridge, "missing": [{"key": d.key, "why": d.why} for d in left]}
-    _say(options, found, sentence or f"{wanted.bridge} is as it should be.")
+    lines = [f"missing: {one.why} ({one.key})" for one in left]
+    lines = lines or [f"{wanted.bridge} is as it should be."]
+    found: dict[str, Any] = {"bridge": wanted.bridge}
+    found["missing"] = [{"key": d.key, "why": d.why} for d in left]
+    found["not_isolated"] = node_setup.seen_by_others(wanted)
+    if found["not_isolated"]:
+        seen = ", ".join(found["not_isolated"])
+        lines.append(f"by the way: VMs at these ports see each other's frames: {seen}.")
+    _say(options, found, "\n".join(lines))
     return exits.REFUSED if left else exits.DONE
 
 

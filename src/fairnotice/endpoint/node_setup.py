@@ -151,6 +151,22 @@ def who_is_where(wanted: Wanted) -> Line:
     return Line(("nft", "-f", "-"), node_rules.elements(wanted.bridge, known))
 
 
+def seen_by_others(wanted: Wanted) -> list[str]:
+    """Ports of VMs that see each other's frames. Only their owners know whether they may."""
+    known = places.read(wanted.vms) if wanted.vms.exists() else {}
+    ports = sorted({one.port for found in known.values() for one in found})
+    seen = [port for port in ports if not _is_isolated(port)]
+    return seen if len(seen) > 1 else []
+
+
+def _is_isolated(port: str) -> bool:
+    try:
+        return (INTERFACES / port / "brport" / "isolated").read_text("ascii").strip() == "1"
+    except OSError:
+        # No port of a bridge, so nobody's frames are there.
+        return True
+
+
 # ---- Done, and taken back ----
 
 
