@@ -39,17 +39,16 @@ EVENTS_URL = "http://{}/metadata/scheduledevents?api-version=2020-07-01"
 METADATA = "169.254.169.254"
 CLASSIC = "168.63.129.16"
 
-FLEET = '[[node]]\nname = "node-0"\n' + "".join(
-    f'[[vm]]\nname = "{letter}"\nnode = "node-0"\naddresses = ["{address}"]\n'
-    for letter, address in ADDRESSES.items()
-)
+FLEET_NODE = '[[node]]\nname = "node-0"\n'
+FLEET_VM = '[[vm]]\nname = "{}"\nnode = "node-0"\naddresses = ["{}"]\n'
 CONFIG = """
 node = "node-0"
 control_planes = ["http://127.0.0.1:8600"]
 state_directory = "{state}"
 workers = {workers}
 [metadata]
-listen = "169.254.169.254:80"
+listen = "{listen}"
+routable = true
 classic_listen = "168.63.129.16:80"
 rate_limit = "off"
 {network}
@@ -59,7 +58,7 @@ listen = "127.0.0.1:9169"
 level = "info"
 """
 CHECKED = """[network]
-bridge = "br0"
+bridge = "{bridge}"
 vms = "{vms}"
 """
 # Asks again and again over one connection, and prints the status of each answer.
@@ -114,6 +113,7 @@ class BridgedNode:
         self.folder = folder
         self.name = f"fn-{os.getpid()}-{id(self) % 997}"
         self.hosts = {letter: f"{self.name}-{letter}" for letter in "abc"}
+        self.bridge = "br0"
         self.vms = folder / "vms.json"
         self.processes = []
         self._links = 0
@@ -160,11 +160,14 @@ class BridgedNode:
         new.write_text(json.dumps({"vms": vms}))
         new.replace(self.vms)
 
-    def remove(self):
+    def end_all(self):
         for process in self.processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
             process.wait(PATIENCE_SECONDS)
+
+    def remove(self):
+        self.end_all()
         for name in (self.name, *self.hosts.values()):
             run(f"ip netns del {name}", check=False)
 
@@ -197,18 +200,20 @@ class BridgedNode:
         log.close()
         return process
 
-    def control_plane(self):
+    def control_plane(self, addresses=ADDRESSES):
         fleet = self.folder / "fleet.toml"
-        fleet.write_text(FLEET)
+        vms = (FLEET_VM.format(letter, address) for letter, address in addresses.items())
+        fleet.write_text(FLEET_NODE + "".join(vms))
         words = ("up", "--store", "memory:", "--fleet", str(fleet), "--timing", "azure")
         return self.start(*words, ready="8600")
 
-    def endpoint(self, *, checked=True, workers=1):
-        network = CHECKED.format(vms=self.vms) if checked else ""
+    def endpoint(self, *, checked=True, workers=1, listen=f"{METADATA}:80"):
+        network = CHECKED.format(vms=self.vms, bridge=self.bridge) if checked else ""
         file = self.folder / "endpoint.toml"
         state = self.folder / f"state-{len(self.processes)}"
         state.mkdir()
-        file.write_text(CONFIG.format(state=state, network=network, workers=workers))
+        text = CONFIG.format(state=state, network=network, workers=workers, listen=listen)
+        file.write_text(text)
         process = self.start("endpoint", "--config", str(file), ready="serving the VMs")
         self.folder.joinpath("pid").write_text(str(process.pid))
         return process
@@ -242,14 +247,16 @@ class BridgedNode:
 
     def status(self, letter, source="", seconds=2, where=METADATA):
         """What a host is answered, if it says that it is at another's address: 0 for nothing."""
-        line = f"curl -s -m {seconds} -o /dev/null -w %{{http_code}} -H Metadata:true"
+        line = f"curl -g -s -m {seconds} -o /dev/null -w %{{http_code}} -H Metadata:true"
         if source:
             line += f" --interface {source}"
         return int(self.on(letter, f"{line} {EVENTS_URL.format(where)}", check=False).stdout or 0)
 
-    def answered(self, letter):
+    def answered(self, letter, where=METADATA):
         """Wait until a host is answered; it was, in the end."""
-        return until(lambda: self.status(letter, seconds=1) == 200, f"an answer for {letter}")
+        return until(
+            lambda: self.status(letter, seconds=1, where=where) == 200, f"an answer for {letter}"
+        )
 
     def take(self, letter, *, address="", mac=""):
         """Let a host take this for its own, beside or in place of what it has."""

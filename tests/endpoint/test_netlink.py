@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fairnotice.endpoint import netlink
 from fairnotice.endpoint.netlink import AF_BRIDGE, Entry, Refusal, answers
+from fairnotice.endpoint.vouching import Network, Tables
 
 MACS = st.binary(min_size=6, max_size=6)
 NUMBERS = st.integers(1, 2**31 - 1)
@@ -98,3 +99,44 @@ def test_the_kernel_understands_the_questions():
         kernel.send(netlink.port_question(3, loopback, "52:54:00:00:00:01", 7))
         (answer,) = answers(kernel.recv(4096))
         assert isinstance(answer, Refusal)
+
+
+@given(NUMBERS, st.lists(st.tuples(st.integers(0, 8), st.integers(1, 4094)), max_size=5))
+def test_a_bridges_own_vlan_is_the_first_of_what_is_not_tagged(sequence, vlans):
+    """Of all that it is in; none, where all is tagged."""
+    infos = (attribute(1, struct.pack("=HH", *one)) + attribute(3, b"\x03") for one in vlans)
+    body = struct.pack("=BxxxI", AF_BRIDGE, 3) + b"".join(attribute(1, info) for info in infos)
+
+    (told,) = answers(message(netlink.RTM_NEWVLAN, sequence, body))
+
+    expected = next((vlan for flags, vlan in vlans if flags & 2), 0)
+    assert told == netlink.Untagged(sequence, expected)
+
+
+@pytest.mark.parametrize(
+    ("network", "filters", "vlan"),
+    [
+        (Network("lo"), "0", 0),
+        (Network("lo", vlan=7), "0", 0),
+        (Network("lo", vlan=7), "1", 7),
+        (Network("lo", "lo.10"), "1", 10),
+        (Network("lo", "macvlan0"), "1", None),
+        # No bridge: the kernel does not tell.
+        (Network("lo"), "1", None),
+        (Network("lo"), "", 0),
+    ],
+)
+def test_in_which_vlan_vms_are(tmp_path, network, filters, vlan):
+    """As it is said, or as the interface is; where nothing says so, nobody is behind any port."""
+    (tmp_path / "lo" / "bridge").mkdir(parents=True)
+    if filters:
+        (tmp_path / "lo" / "bridge" / "vlan_filtering").write_text(f"{filters}\n")
+    (tmp_path / "lo.10").write_text("lo.10  VID: 10\t REORDER_HDR: 1  dev->priv_flags: 1\n")
+    tables = Tables(network, tmp_path, tmp_path)
+    try:
+        assert tables.vlan == vlan
+        if vlan is None:
+            with pytest.raises(OSError, match="in which VLAN"):
+                tables.port_of("52:54:00:00:00:01")
+    finally:
+        tables.close()

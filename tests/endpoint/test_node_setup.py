@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -27,6 +28,24 @@ HEARD = """#!/bin/sh
 [ "$1" = bound ] && echo "option_245=$opt245" > "{file}"
 exit 0
 """
+# `--apply` that is killed before or after its so-manieth line.
+KILLED = """
+import os, signal, sys
+from fairnotice.cli.main import main
+from fairnotice.endpoint.node_deeds import Line
+when, number = sys.argv[1].split()
+do, done = Line.do, []
+def killed(line):
+    done.append(line)
+    if when == "after":
+        do(line)
+    if len(done) == int(number):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if when == "before":
+        do(line)
+Line.do = killed
+main(["node-setup", *sys.argv[2:], "--apply"])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +57,16 @@ def node(tmp_path_factory):
         yield node
 
 
-def flags(node):
+def flags(node, *, hooks=True):
     """How the command is called here: nothing of the machine's own is touched."""
+    libvirt = (
+        ("--libvirt-hooks", str(node.folder / "etc" / "hooks")) if hooks else ("--no-libvirt",)
+    )
     return (
         *("--bridge", "br0", "--vms", str(node.vms)),
         *("--record", str(node.folder / "record")),
-        *("--libvirt-hooks", str(node.folder / "etc" / "hooks")),
         *("--dnsmasq", str(node.folder / "dnsmasq")),
+        *libvirt,
     )
 
 
@@ -56,8 +78,8 @@ def state(node):
     shown.append(
         node.on_node("sh -c 'grep -r . /proc/sys/net/ipv4/conf /proc/sys/net/bridge || :'")
     )
-    files = sorted(str(path) for path in node.folder.rglob("*") if "log-" not in path.name)
-    return [*shown, *files]
+    files = sorted(path for path in node.folder.rglob("*") if "log-" not in path.name)
+    return [*shown, *(f"{path} {path.read_text() if path.is_file() else ''}" for path in files)]
 
 
 def test_applied_repeated_and_undone_it_is_as_it_was(node):
@@ -72,7 +94,7 @@ def test_applied_repeated_and_undone_it_is_as_it_was(node):
     done = node.setup(*flags(node), "--apply")
     after = state(node)
     assert [line for line in done.splitlines() if line[:1] != "#" and line not in printed] == []
-    assert node.setup(*flags(node), "--check") == "br0 is as it should be.\n"
+    assert node.setup(*flags(node), "--check").startswith("br0 is as it should be.\n")
     assert METADATA in after[0]
     assert CLASSIC in after[0]
     again = json.loads(node.setup(*flags(node), "--apply", "--json"))
@@ -108,22 +130,47 @@ def test_what_somebody_changed_since_is_his(node):
     node.on_node("sh -c 'echo 0 > /proc/sys/net/ipv4/conf/br0/rp_filter'")
 
 
-def test_a_kill_in_between_is_undone_too(node):
-    """What is written down first is found, whether it was done or not."""
+@pytest.mark.parametrize("moment", ["before 1", "after 1", "before 4", "after 4", "after 8"])
+def test_a_kill_in_between_is_undone_too(node, moment):
+    """Killed before or after something is done: it is taken back, or completed, to the byte."""
     before = state(node)
-    node.setup(*flags(node), "--apply")
-    record = node.folder / "record" / "br0.json"
-    kept = json.loads(record.read_text())
-    # As it is when the last thing was about to be done.
-    last = list(kept["deeds"])[-1]
-    kept["deeds"][last]["ours"] = None
-    record.write_text(json.dumps(kept))
-    (node.folder / "dnsmasq" / "fairnotice.conf").unlink()
+    killed = node.on_node([sys.executable, "-c", KILLED, moment, *flags(node)], check=False)
+    assert killed.returncode in {-signal.SIGKILL, 128 + signal.SIGKILL}, killed
+    assert state(node) != before
+    if "after" in moment:
+        node.setup(*flags(node), "--apply")
+        assert node.setup(*flags(node), "--check").startswith("br0 is as it should be.\n")
     node.setup(*flags(node), "--undo")
-    (node.folder / "dnsmasq").rmdir()
-    assert [line for line in state(node) if "dnsmasq" not in line] == [
-        line for line in before if "dnsmasq" not in line
-    ]
+    assert state(node) == before
+
+
+def test_who_sees_whose_frames_is_said(node):
+    """And is no fault: VMs of one owner may."""
+    node.place()
+    words = (*flags(node, hooks=False), "--check", "--json")
+
+    def seen():
+        return json.loads(node.setup(*words, check=False).stdout)["not_isolated"]
+
+    assert seen() == ["fn-a", "fn-b", "fn-c"]
+    node.on_node("bridge link set dev fn-a isolated on")
+    assert seen() == ["fn-b", "fn-c"]
+    node.on_node("bridge link set dev fn-b isolated on")
+    assert seen() == []
+    for letter in "ab":
+        node.on_node(f"bridge link set dev fn-{letter} isolated off")
+
+
+def test_a_node_has_one_bridge_for_its_vms(node):
+    """Each bridge's rules keep the others' VMs from the endpoint: a second one is refused."""
+    node.on_node("ip link add br1 type bridge")
+    node.setup(*flags(node), "--apply")
+    after = state(node)
+    refused = node.setup(*flags(node), "--bridge", "br1", "--apply", check=False)
+    assert (refused.returncode, "set up for br0" in refused.stderr) == (2, True), refused.stderr
+    assert state(node) == after
+    node.setup(*flags(node), "--undo")
+    node.on_node("ip link del br1")
 
 
 def test_who_may_not_or_cannot_is_told_why(node):
@@ -151,7 +198,7 @@ def test_who_may_not_or_cannot_is_told_why(node):
 
 def test_a_vm_that_others_lie_about_goes_on_being_answered(node):
     """With the rules: the lie goes nowhere, and the neighbour stays where it is."""
-    node.setup(*flags(node), "--apply")
+    node.setup(*flags(node, hooks=False), "--apply")
     node.control_plane()
     node.endpoint()
     node.answered("a")
@@ -171,12 +218,12 @@ def test_a_vm_that_others_lie_about_goes_on_being_answered(node):
     node.take("b", address=METADATA, mac=MACS["b"])
     node.lie("b", METADATA)
     assert node.status("a") == 200
-    node.setup(*flags(node), "--undo")
+    node.setup(*flags(node, hooks=False), "--undo")
 
 
 def test_a_dhcp_client_is_told_where_to_ask(node):
     """A real server with what node-setup wrote, a real client, and our own reading of its lease."""
-    node.setup(*flags(node), "--apply")
+    node.setup(*flags(node, hooks=False), "--apply")
     conf = node.folder / "dnsmasq" / "fairnotice.conf"
     words = ["dnsmasq", "--no-daemon", f"--conf-file={conf}", "--interface=br0", "--no-ping"]
     words += ["--bind-interfaces", "--port=0", "--no-resolv", "--dhcp-range=10.79.0.50,10.79.0.60"]
@@ -194,4 +241,4 @@ def test_a_dhcp_client_is_told_where_to_ask(node):
     ask = f"busybox udhcpc -i eth0 -O 245 -n -q -f -t 5 -T 1 -s {script}"
     node.on("c", ask)
     assert leased_address(heard.read_text()) == CLASSIC
-    node.setup(*flags(node), "--undo")
+    node.setup(*flags(node, hooks=False), "--undo")

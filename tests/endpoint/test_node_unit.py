@@ -17,11 +17,18 @@ from tests.house import ROOT
     reason="systemd-analyze is not installed",
 )
 def test_a_node_is_set_up_at_each_boot(tmp_path):
-    """No fault is found with the unit, for a bridge by its name."""
-    unit = (ROOT / "deploy" / "fairnotice-node@.service").read_text("utf-8")
-    path = tmp_path / "fairnotice-node@br0.service"
-    path.write_text(unit.replace("/usr/local/bin/fairnotice ", f"{sys.executable} -m fairnotice "))
-    line = ["systemd-analyze", "verify", str(path)]
+    """No fault is found with the units, for a bridge by its name."""
+    files = []
+    for name in (
+        "fairnotice-node@.service",
+        "fairnotice-places@.service",
+        "fairnotice-places@.path",
+    ):
+        unit = (ROOT / "deploy" / name).read_text("utf-8")
+        here = unit.replace("/usr/local/bin/fairnotice ", f"{sys.executable} -m fairnotice ")
+        files.append(tmp_path / name.replace("@", "@br0"))
+        files[-1].write_text(here)
+    line = ["systemd-analyze", "verify", *map(str, files)]
     found = subprocess.run(line, check=False, capture_output=True, text=True)  # noqa: S603 - ours
     assert (found.returncode, found.stderr) == (0, "")
 

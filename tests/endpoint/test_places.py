@@ -16,18 +16,20 @@ DOMAIN = """<domstatus state='running' reason='booted' pid='17'>
     <devices>
       <interface type='network'>
         <mac address='52:54:00:AA:BB:01'/>
-        <source network='default' portid='x' bridge='{bridge}'/>
+        <source network='default' portid='x'/>
+        <actual type='network'><source bridge='{bridge}'/></actual>
         <target dev='vnet3'/>
       </interface>
       <interface type='user'><mac address='52:54:00:aa:bb:02'/></interface>
     </devices>
   </domain>
 </domstatus>"""
+NAMELESS = "<f:vm xmlns:f='urn:fairnotice:libvirt:vm:1'/>"
 LABEL = "<f:vm xmlns:f='urn:fairnotice:libvirt:vm:1' name='web-0' addresses='10.0.0.4 nonsense'/>"
 LEASES = [{"ip-address": "10.0.0.5", "mac-address": "52:54:00:aa:bb:01", "expiry-time": 1}]
 
 
-def libvirt(folder, label="", bridge="br0", leases=LEASES):
+def libvirt(folder, label=NAMELESS, bridge="br0", leases=LEASES):
     """What libvirt keeps about one domain."""
     (folder / "guest-7.xml").write_text(DOMAIN.format(label=label, bridge=bridge))
     (folder / "broken.xml").write_text("<domstatus>")
@@ -47,6 +49,25 @@ def test_a_label_says_what_the_fleet_calls_it(tmp_path):
     found = libvirt_places.places("br0", libvirt(tmp_path, LABEL), tmp_path)
 
     assert found == {"web-0": (Place("vnet3", "52:54:00:aa:bb:01", ("10.0.0.4", "10.0.0.5")),)}
+
+
+def test_who_is_whom_is_said_by_labels_and_by_one_alone(tmp_path, caplog):
+    """A domain that is only called like a VM is nobody; of two that claim to be one, neither is."""
+    port = Place("vnet3", "52:54:00:aa:bb:01", ("10.0.0.5",))
+    libvirt(tmp_path, label="")
+    assert libvirt_places.places("br0", tmp_path, tmp_path) == {"": (port,)}
+
+    named = DOMAIN.replace("vnet3", "vnet4").replace("guest-7", "zz")
+    (tmp_path / "zz.xml").write_text(
+        named.format(label=NAMELESS.replace("/>", " name='guest-7'/>"), bridge="br0")
+    )
+    found = libvirt_places.places("br0", tmp_path, tmp_path)
+    assert found == {"": (port,), "guest-7": (port._replace(port="vnet4"),)}
+
+    libvirt(tmp_path)
+    found = libvirt_places.places("br0", tmp_path, tmp_path)
+    assert found == {"": (port, port._replace(port="vnet4"))}
+    assert "2 domains say that they are guest-7" in caplog.text
 
 
 def test_another_bridges_domain_and_one_that_ends_are_not_here(tmp_path):
@@ -115,7 +136,11 @@ def test_a_file_that_changes_is_read_again(tmp_path):
 
 def test_a_refresh_writes_the_file_whole(tmp_path):
     """From libvirt where it is; and where it is not, what somebody else wrote stays."""
-    here = {"records": tmp_path / "none", "vms": tmp_path / "run" / "vms.json", "leases": tmp_path}
+    here = {
+        "records": tmp_path / "record",
+        "vms": tmp_path / "run" / "vms.json",
+        "leases": tmp_path,
+    }
     wanted = node_setup.Wanted("br0", domains=libvirt(tmp_path, LABEL), **here)
     assert node_setup.refresh(wanted) == 1
     assert places.read(wanted.vms)["web-0"][0].port == "vnet3"

@@ -144,3 +144,64 @@ def test_without_a_bridge_to_ask_nobody_is_anybody(tmp_path):
         assert node.status("b", ADDRESSES["a"]) in {0, 403}
         assert node.status("c") == 200
         until(lambda: node.refused("vouched") > 0, "the count of the workers")
+
+
+# ---- Another bridge, and the other version of IP ----
+
+
+@pytest.fixture
+def two_bridges(tmp_path):
+    """The liar c is on a bridge of his own, in a network that looks the same."""
+    with bridged_node(tmp_path) as node:
+        node.on_node("ip addr add 169.254.169.254/32 dev br0")
+        node.on_node(f"ip addr add {CLASSIC}/32 dev br0")
+        node.on_node("ip link add br1 type bridge")
+        node.on_node("ip link set fn-c master br1")
+        node.on_node("ip link set br1 up")
+        run(f"ip -n {node.hosts['c']} addr flush dev eth0")
+        node.take("c", address=ADDRESSES["a"], mac=MACS["a"])
+        run(f"ip -n {node.hosts['c']} route replace default via 10.79.0.2")
+        node.on_node("ip addr add 10.79.0.2/24 dev br1 noprefixroute")
+        node.control_plane()
+        node.endpoint()
+        yield node
+
+
+def test_the_same_address_on_another_bridge_is_another(two_bridges):
+    """With everything a VM's but its bridge: answers go to the VM, or nobody is believed."""
+    node = two_bridges
+    assert node.status("a") == 200
+    assert node.status("c") == 0
+    assert node.status("a") == 200
+
+    # Now answers would go to the liar; the tables of the VMs' bridge still have the VM.
+    node.on_node(f"ip route add {ADDRESSES['a']}/32 dev br1")
+    assert node.status("c") == 403
+    assert node.refused("other_way") > 0
+    assert node.status("b") == 200
+
+
+def test_by_version_six_it_is_the_same(tmp_path):
+    """An endpoint at an address of version 6; and link-local ones are nobody's."""
+    six = {letter: f"fd00:79::1{number}" for number, letter in enumerate("abc", 1)}
+    where = "[fd00:79::fe]"
+    with bridged_node(tmp_path) as node:
+        node.on_node(f"ip addr add {CLASSIC}/32 dev br0")
+        node.on_node("ip addr add fd00:79::fe/64 dev br0 nodad")
+        for letter, name in node.hosts.items():
+            run(f"ip -n {name} addr add {six[letter]}/64 dev eth0 nodad")
+        node.control_plane(addresses=six)
+        node.endpoint(listen=f"{where}:80")
+        node.answered("a", where=where)
+        assert node.status("b", where=where) == 200
+
+        run(f"ip -n {node.hosts['a']} link set eth0 down")
+        run(f"ip -n {node.hosts['b']} addr add {six['a']}/64 dev eth0 nodad")
+        # As after a while in which nobody answered for it.
+        node.on_node("ip -6 neigh flush dev br0")
+        assert node.status("b", six["a"], where=where) == 403
+        assert node.refused("other_mac") > 0
+        assert node.status("b", six["b"], where=where) == 200
+
+        local = node.on("b", "ip -6 -o addr show dev eth0 scope link").split()[3].partition("/")[0]
+        assert node.status("b", local, where=where) in {0, 403}

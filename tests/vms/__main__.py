@@ -1,10 +1,10 @@
 """`make demo-vms`: a real VM, walked through every impact, on a machine that stays as it was."""
 
 import sys
-import tempfile
 from pathlib import Path
 
 from tests.vms.nodes import CLOCK, Nodes, missing
+from tests.vms.tidy import NAMESPACE, tidily
 
 
 def main() -> int:
@@ -13,28 +13,32 @@ def main() -> int:
     if lacking:
         print(f"This cannot be shown here. {lacking}", file=sys.stderr)
         return 1
+    return tidily(_walked)
+
+
+def _walked(folder: Path) -> int:
     from tests.vms.cloud import Cloud  # noqa: PLC0415 - it needs libvirt's library
-    from tests.vms.guest import CACHE, MissingForGuest  # noqa: PLC0415
+    from tests.vms.guest import CACHE, MissingForGuest, guest  # noqa: PLC0415
     from tests.vms.walk import ADDRESS, VM, walk  # noqa: PLC0415
 
     began = CLOCK.monotonic()
-    print("Two libvirtd are two nodes, in a network namespace of their own ...")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Nodes(Path(folder)) as nodes,
-        Cloud(nodes) as cloud,
-    ):
-        try:
-            cloud.run_vm(VM, ADDRESS)
-        except MissingForGuest as error:
-            print(f"This cannot be shown here. {error}", file=sys.stderr)
-            return 1
-        print(f"{VM} has booted on n1, by boot id {cloud.boots(VM)[-1]}")
+    try:
+        guest()
+    except MissingForGuest as error:
+        print(f"This cannot be shown here. {error}", file=sys.stderr)
+        return 1
+    print("Two libvirtd are two nodes, in a network namespace of their own ...", flush=True)
+    both = Nodes(folder)
+    (folder / NAMESPACE).write_text(both.network.name)
+    with both as nodes, Cloud(nodes) as cloud:
+        cloud.run_vm(VM, ADDRESS)
+        print(f"{VM} has booted on n1, by boot id {cloud.boots(VM)[-1][:8]}", flush=True)
         cloud.start()
         cloud.declare()
         for proof in walk(cloud):
             print(f"{proof.what:>15}: event {proof.event}, approved from inside the VM,")
-            print(f"{'':>15}  done {proof.seconds:.1f} s after it was asked for: {proof.proof}")
+            done = f"done {proof.seconds:.1f} s after it was asked for: {proof.proof}"
+            print(f"{'':>15}  {done}", flush=True)
     seconds = CLOCK.monotonic() - began
     print(f"All of it in {seconds:.0f} s. What is left of it is the guest in {CACHE}.")
     return 0

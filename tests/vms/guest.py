@@ -114,7 +114,10 @@ def _fetch_kernel() -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
         folder = Path(name)
-        depends = _said("apt-cache", "depends", "linux-image-cloud-amd64")
+        try:
+            depends = _said("apt-cache", "depends", "linux-image-cloud-amd64")
+        except MissingForGuest as error:
+            raise MissingForGuest(f"{error} (apt-get update; it is Debian's own)") from error
         packages = [word for word in depends.split() if word.startswith("linux-image-6")]
         if not packages:
             raise MissingForGuest("apt knows no linux-image-cloud-amd64: apt-get update")
@@ -244,7 +247,9 @@ def _said(*words: str, cwd: Path | None = None) -> str:
             f"{words[0]} is missing: the guest is made of Debian's kernel"
         ) from error
     except subprocess.CalledProcessError as error:
-        raise MissingForGuest(f"{' '.join(words)} has failed: {error.stderr.strip()}") from error
+        # What went wrong is said last.
+        (*_, last) = error.stderr.strip().splitlines() or [""]
+        raise MissingForGuest(f"{' '.join(words)} has failed: {last}") from error
     return done.stdout
 
 

@@ -31,7 +31,7 @@ PROGRAMS = {
     "unshare": "util-linux",
     "apt-get": "apt",
 }
-_PRIVATE = (
+PRIVATE = (
     "/etc/libvirt",
     "/run/libvirt",
     "/var/lib/libvirt",
@@ -64,6 +64,10 @@ def missing() -> str:
     """What has to be installed, or be otherwise, before VMs can run here; empty if nothing."""
     if os.geteuid() != 0:
         return "VMs need root here: network namespaces, bridges, and a libvirtd of one's own."
+    if os.uname().machine != "x86_64":
+        return f"The guest is for x86-64, and this machine is {os.uname().machine}."
+    if not Path("/dev/net/tun").exists():
+        return "VMs need /dev/net/tun, which is not here: modprobe tun, or a container with it."
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     packages = [
         package for program, package in PROGRAMS.items() if shutil.which(program, path=path) is None
@@ -124,7 +128,7 @@ class Node:
 
     def write(self, listen: str = "") -> None:
         """Its configuration."""
-        for place in (*_PRIVATE, "/sock"):
+        for place in (*PRIVATE, "/sock"):
             Path(f"{self._folder}{place}").mkdir(parents=True, exist_ok=True)
         configuration = Path(f"{self._folder}/etc/libvirt")
         (configuration / "qemu.conf").write_text(_QEMU_CONF)
@@ -141,7 +145,7 @@ class Node:
     def start(self) -> None:
         """Start it; it is there when this returns."""
         script = _START.format(
-            private=" ".join(_PRIVATE), folder=self._folder, name=self.name, more=self.more
+            private=" ".join(PRIVATE), folder=self._folder, name=self.name, more=self.more
         )
         command = [
             sys.executable,

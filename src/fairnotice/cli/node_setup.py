@@ -48,7 +48,11 @@ def add(subparsers: Subparsers) -> None:
         default=places.FILE,
         help=f"who is where ({places.FILE})",
     )
-    parser.add_argument(
+    libvirt = parser.add_mutually_exclusive_group()
+    libvirt.add_argument(
+        "--no-libvirt", action="store_true", help="somebody else writes who is where, not libvirt"
+    )
+    libvirt.add_argument(
         "--libvirt-hooks",
         metavar="DIR",
         type=Path,
@@ -89,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _wanted(options: argparse.Namespace) -> Wanted:
     hooks = options.libvirt_hooks
-    if hooks is None and libvirt_places.HOOKS.parent.is_dir():
+    if hooks is None and not options.no_libvirt and libvirt_places.HOOKS.parent.is_dir():
         hooks = libvirt_places.HOOKS
     return Wanted(
         bridge=options.bridge,
@@ -99,6 +103,7 @@ def _wanted(options: argparse.Namespace) -> Wanted:
         records=options.record.absolute(),
         hooks=None if hooks is None else hooks.absolute(),
         dnsmasq=None if options.dnsmasq is None else options.dnsmasq.absolute(),
+        domains=None if options.no_libvirt else libvirt_places.DOMAINS,
     )
 
 
@@ -121,9 +126,15 @@ def _told(options: argparse.Namespace, word: str, act: Any) -> int:  # noqa: ANN
 
 def _check(options: argparse.Namespace, wanted: Wanted) -> int:
     left = node_setup.missing(wanted)
-    sentence = "\n".join(f"missing: {one.why} ({one.key})" for one in left)
-    found = {"bridge": wanted.bridge, "missing": [{"key": d.key, "why": d.why} for d in left]}
-    _say(options, found, sentence or f"{wanted.bridge} is as it should be.")
+    lines = [f"missing: {one.why} ({one.key})" for one in left]
+    lines = lines or [f"{wanted.bridge} is as it should be."]
+    found: dict[str, Any] = {"bridge": wanted.bridge}
+    found["missing"] = [{"key": d.key, "why": d.why} for d in left]
+    found["not_isolated"] = node_setup.seen_by_others(wanted)
+    if found["not_isolated"]:
+        seen = ", ".join(found["not_isolated"])
+        lines.append(f"by the way: VMs at these ports see each other's frames: {seen}.")
+    _say(options, found, "\n".join(lines))
     return exits.REFUSED if left else exits.DONE
 
 

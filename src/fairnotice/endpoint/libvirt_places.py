@@ -7,12 +7,15 @@ server it runs, which address each hardware address has.
 
 import contextlib
 import json
+import logging
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from fairnotice.endpoint.places import Place, Places
+from fairnotice.endpoint.places import NOBODY, Place, Places
+
+log = logging.getLogger(__name__)
 
 DOMAINS = Path("/run/libvirt/qemu")
 LEASES = Path("/var/lib/libvirt/dnsmasq")
@@ -24,17 +27,29 @@ LABEL = "{urn:fairnotice:libvirt:vm:1}vm"
 def places(
     bridge: str, domains: Path = DOMAINS, leases: Path = LEASES, without: str = ""
 ) -> Places:
-    """Every VM that runs with a port at this bridge; `without` is a domain that is just ending."""
+    """Every VM that runs with a port at this bridge; `without` is a domain that is just ending.
+
+    A domain is a VM by its label, and one of which two say that they are it is neither: their
+    ports, and those of domains without a label, are nobody's.
+    """
     leased = _leased(leases / f"{bridge}.status")
-    found: Places = {}
+    found: dict[str, list[tuple[Place, ...]]] = {}
     for path in sorted(domains.glob("*.xml")):
         domain = _domain(path)
         if domain is None or domain.findtext("name") == without:
             continue
         at = tuple(_places(domain, bridge, leased))
         if at:
-            found[_name(domain)] = at
-    return found
+            found.setdefault(_name(domain), []).append(at)
+    nobodys = found.pop(NOBODY, [])
+    for name, all_of_it in found.items():
+        if len(all_of_it) > 1:
+            log.warning("%d domains say that they are %s, so none is", len(all_of_it), name)
+            nobodys += all_of_it
+    named = {name: one[0] for name, one in found.items() if len(one) == 1}
+    if nobodys:
+        named[NOBODY] = tuple(place for at in nobodys for place in at)
+    return named
 
 
 def _domain(path: Path) -> ET.Element | None:
@@ -47,16 +62,17 @@ def _domain(path: Path) -> ET.Element | None:
 
 
 def _name(domain: ET.Element) -> str:
-    """As the fleet calls it."""
+    """As the fleet calls it; nobody, where there is no label."""
     label = domain.find(f"metadata/{LABEL}")
-    named = None if label is None else label.get("name")
-    return named or domain.findtext("name") or ""
+    if label is None:
+        return NOBODY
+    return label.get("name") or domain.findtext("name") or NOBODY
 
 
 def _places(domain: ET.Element, bridge: str, leased: dict[str, list[str]]) -> Iterator[Place]:
     for interface in domain.iterfind("devices/interface"):
-        source, target, mac = (interface.find(tag) for tag in ("source", "target", "mac"))
-        if source is None or source.get("bridge") != bridge or target is None or mac is None:
+        target, mac = interface.find("target"), interface.find("mac")
+        if _bridge_of(interface) != bridge or target is None or mac is None:
             continue
         port, hardware = target.get("dev", ""), mac.get("address", "").lower()
         fixed = [ip.get("address", "") for ip in interface.iterfind("ip")]
@@ -64,6 +80,13 @@ def _places(domain: ET.Element, bridge: str, leased: dict[str, list[str]]) -> It
         told = dict.fromkeys(filter(_is_address, (*labeled, *fixed, *leased.get(hardware, ()))))
         if port:
             yield Place(port, hardware, tuple(told))
+
+
+def _bridge_of(interface: ET.Element) -> str:
+    """Where it is plugged in; of a network, what that came to is beside what was asked for."""
+    actual, source = interface.find("actual/source"), interface.find("source")
+    found = source if actual is None else actual
+    return "" if found is None else found.get("bridge", "")
 
 
 def _labeled(domain: ET.Element) -> list[str]:

@@ -3,7 +3,8 @@
 Two tables are asked in the same words (rtnetlink(7), RTM_GETNEIGH): of an interface, which hardware
 address an IP address has; of a bridge, behind which port a hardware address is. Each question is
 about one entry, so it costs the same however full the tables are: a VM that floods them with
-made-up addresses makes no answer slower.
+made-up addresses makes no answer slower. Two more are asked: by which interface something would be
+sent to an address (RTM_GETROUTE), and in which VLAN a bridge itself is (RTM_GETVLAN).
 """
 
 import socket
@@ -13,8 +14,12 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
 # linux/netlink.h and linux/rtnetlink.h
-NLMSG_ERROR, RTM_NEWNEIGH, RTM_GETNEIGH = 2, 28, 30
-NLM_F_REQUEST = 1
+NLMSG_ERROR, NLMSG_DONE, RTM_NEWNEIGH, RTM_GETNEIGH = 2, 3, 28, 30
+RTM_NEWROUTE, RTM_GETROUTE, RTM_NEWVLAN, RTM_GETVLAN = 24, 26, 112, 114
+NLM_F_REQUEST, NLM_F_DUMP = 1, 0x300
+RTA_DST, RTA_OIF = 1, 4
+# linux/if_bridge.h: an entry of a bridge's VLANs, what is in it, and the sign of what is untagged.
+BRIDGE_VLANDB_ENTRY, BRIDGE_VLANDB_ENTRY_INFO, BRIDGE_VLAN_INFO_PVID = 1, 1, 2
 # linux/neighbour.h: attributes, flags and states of an entry.
 NDA_DST, NDA_LLADDR, NDA_VLAN, NDA_MASTER = 1, 2, 5, 9
 NTF_MASTER, NTF_PROXY = 0x04, 0x08
@@ -26,6 +31,9 @@ ATTRIBUTE_NUMBER = 0x3FFF
 _MESSAGE = struct.Struct("=IHHII")
 _ENTRY = struct.Struct("=BxxxiHBB")
 _ATTRIBUTE = struct.Struct("=HH")
+_ROUTE = struct.Struct("=BBBBBBBBI")
+_VLANS = struct.Struct("=BxxxI")
+_VLAN = struct.Struct("=HH")
 _NUMBER = struct.Struct("=I")
 _SHORT = struct.Struct("=H")
 _ERROR = struct.Struct("=i")
@@ -63,11 +71,50 @@ class Refusal(NamedTuple):
     error: int
 
 
-def neighbour_question(sequence: int, interface: int, address: IPv4Address | IPv6Address) -> bytes:
+class Way(NamedTuple):
+    """By which interface something would be sent."""
+
+    sequence: int
+    interface: int
+
+
+class Untagged(NamedTuple):
+    """In which VLAN of a bridge what is not tagged is; 0: this message names none."""
+
+    sequence: int
+    vlan: int
+
+
+class End(NamedTuple):
+    """All has been told."""
+
+    sequence: int
+
+
+Address = IPv4Address | IPv6Address
+Answer = Entry | Refusal | Way | Untagged | End
+
+
+def neighbour_question(sequence: int, interface: int, address: Address) -> bytes:
     """Ask which hardware address this address has, on this interface."""
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6  # noqa: PLR2004
-    entry = _ENTRY.pack(family, interface, 0, 0, 0)
+    entry = _ENTRY.pack(_family(address), interface, 0, 0, 0)
     return _question(sequence, entry + _attribute(NDA_DST, address.packed))
+
+
+def way_question(sequence: int, address: Address) -> bytes:
+    """Ask by which interface something would be sent to this address."""
+    bits = address.max_prefixlen
+    body = _ROUTE.pack(_family(address), bits, 0, 0, 0, 0, 0, 0, 0)
+    return _question(sequence, body + _attribute(RTA_DST, address.packed), RTM_GETROUTE)
+
+
+def untagged_question(sequence: int, bridge: int) -> bytes:
+    """Ask in which VLANs this bridge itself is: several answers, and an End."""
+    return _question(sequence, _VLANS.pack(AF_BRIDGE, bridge), RTM_GETVLAN, NLM_F_DUMP)
+
+
+def _family(address: Address) -> int:
+    return socket.AF_INET if address.version == 4 else socket.AF_INET6  # noqa: PLR2004
 
 
 def port_question(sequence: int, bridge: int, mac: str, vlan: int = 0) -> bytes:
@@ -80,9 +127,9 @@ def port_question(sequence: int, bridge: int, mac: str, vlan: int = 0) -> bytes:
     return _question(sequence, body)
 
 
-def _question(sequence: int, body: bytes) -> bytes:
+def _question(sequence: int, body: bytes, kind: int = RTM_GETNEIGH, flags: int = 0) -> bytes:
     size = _MESSAGE.size + len(body)
-    return _MESSAGE.pack(size, RTM_GETNEIGH, NLM_F_REQUEST, sequence, 0) + body
+    return _MESSAGE.pack(size, kind, NLM_F_REQUEST | flags, sequence, 0) + body
 
 
 def _attribute(number: int, value: bytes) -> bytes:
@@ -90,13 +137,30 @@ def _attribute(number: int, value: bytes) -> bytes:
     return _ATTRIBUTE.pack(size, number) + value + bytes(-size % 4)
 
 
-def answers(data: bytes) -> Iterator[Entry | Refusal]:
+def answers(data: bytes) -> Iterator[Answer]:
     """Every answer in what was received; what is not whole, or of another kind, is passed over."""
     for kind, sequence, body in _messages(data):
         if kind == NLMSG_ERROR and len(body) >= _ERROR.size:
             yield Refusal(sequence, -_ERROR.unpack_from(body)[0])
         elif kind == RTM_NEWNEIGH and len(body) >= _ENTRY.size:
             yield _entry(sequence, body)
+        elif kind == RTM_NEWROUTE and len(body) >= _ROUTE.size:
+            values = dict(_attributes(body[_ROUTE.size :]))
+            yield Way(sequence, _whole(_NUMBER, values.get(RTA_OIF, b"")))
+        elif kind == RTM_NEWVLAN and len(body) >= _VLANS.size:
+            yield Untagged(sequence, _untagged(body[_VLANS.size :]))
+        elif kind == NLMSG_DONE:
+            yield End(sequence)
+
+
+def _untagged(data: bytes) -> int:
+    for number, entry in _attributes(data):
+        info = dict(_attributes(entry)).get(BRIDGE_VLANDB_ENTRY_INFO, b"")
+        if number == BRIDGE_VLANDB_ENTRY and len(info) == _VLAN.size:
+            flags, vlan = _VLAN.unpack(info)
+            if flags & BRIDGE_VLAN_INFO_PVID:
+                return int(vlan)
+    return 0
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, int, bytes]]:

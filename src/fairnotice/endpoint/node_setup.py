@@ -4,6 +4,8 @@ Done as often as one likes, and taken back exactly: what was there before is wri
 is changed, so that a kill in between loses nothing.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import re
@@ -15,7 +17,7 @@ from typing import Any
 
 from fairnotice.endpoint import libvirt_places, node_rules, places
 from fairnotice.endpoint.config import CLASSIC, METADATA
-from fairnotice.endpoint.node_deeds import Address, Deed, File, Line, Rules, Setting
+from fairnotice.endpoint.node_deeds import Address, Deed, File, Kept, Line, Rules, Setting
 from fairnotice.errors import UsageError
 
 RECORDS = Path("/var/lib/fairnotice-node")
@@ -40,7 +42,8 @@ class Wanted:
     # libvirt's own folder, and dnsmasq's; None: nothing is written there.
     hooks: Path | None = None
     dnsmasq: Path | None = None
-    domains: Path = libvirt_places.DOMAINS
+    # Where libvirt keeps what it knows of domains; None: somebody else says who is where.
+    domains: Path | None = libvirt_places.DOMAINS
     leases: Path = libvirt_places.LEASES
 
     @property
@@ -111,11 +114,12 @@ def _hook(wanted: Wanted) -> str:
     return f"""\
 #!/bin/sh
 # Written by fairnotice node-setup. libvirt calls it with a domain's name and what becomes of it;
-# whatever comes of it here, the domain goes its way.
+# whatever comes of it here, the domain goes its way, and what went wrong is in the system's log.
 case "$2" in
     started | reconnect) {command} ;;
     stopped | release) {command} --without "$1" ;;
-esac >/dev/null 2>&1 </dev/null || true
+esac 2>&1 >/dev/null </dev/null | logger -t fairnotice-node
+exit 0
 """
 
 
@@ -145,6 +149,22 @@ def who_is_where(wanted: Wanted) -> Line:
     if wanted.vms.exists():
         known = places.read(wanted.vms)
     return Line(("nft", "-f", "-"), node_rules.elements(wanted.bridge, known))
+
+
+def seen_by_others(wanted: Wanted) -> list[str]:
+    """Ports of VMs that see each other's frames. Only their owners know whether they may."""
+    known = places.read(wanted.vms) if wanted.vms.exists() else {}
+    ports = sorted({one.port for found in known.values() for one in found})
+    seen = [port for port in ports if not _is_isolated(port)]
+    return seen if len(seen) > 1 else []
+
+
+def _is_isolated(port: str) -> bool:
+    try:
+        return (INTERFACES / port / "brport" / "isolated").read_text("ascii").strip() == "1"
+    except OSError:
+        # No port of a bridge, so nobody's frames are there.
+        return True
 
 
 # ---- Done, and taken back ----
@@ -177,9 +197,6 @@ class Record:
             self._write()
         else:
             self.path.unlink(missing_ok=True)
-            # Not where another bridge has its record.
-            if not any(self.path.parent.iterdir()):
-                self.path.parent.rmdir()
 
     def _write(self) -> None:
         new = self.path.with_suffix(".new")
@@ -207,9 +224,40 @@ def _ours(record: Record, deed: Deed) -> Any:  # noqa: ANN401 - JSON
     return record.kept.get(deed.key, {}).get("ours")
 
 
+@contextlib.contextmanager
+def _alone(wanted: Wanted) -> Iterator[None]:
+    """One at a time: of two hooks, the one that looked first must not write last."""
+    with contextlib.suppress(OSError):
+        wanted.records.mkdir(parents=True, exist_ok=True)
+    try:
+        folder = os.open(wanted.records, os.O_RDONLY)
+    except OSError as error:
+        raise UsageError(f"{wanted.records} cannot be opened: {error.strerror}.") from error
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        # Gone with the last record, or where nothing came of it.
+        with contextlib.suppress(OSError):
+            wanted.records.rmdir()
+        os.close(folder)
+
+
 def apply(wanted: Wanted, said: Said) -> int:
     """Do what is missing; how much that was. Whatever was there already stays whose it was."""
+    with _alone(wanted):
+        return _apply(wanted, said)
+
+
+def _apply(wanted: Wanted, said: Said) -> int:
     record = Record(wanted)
+    others = [path.stem for path in wanted.records.glob("*.json") if path != record.path]
+    if others:
+        # The rules of each keep the VMs of the other from the endpoint, which checks one bridge.
+        raise UsageError(
+            f"This node is set up for {others[0]} already, and a node has one bridge for its VMs: "
+            f"undo that first (--bridge {others[0]} --undo)."
+        )
     count = 0
     for deed in deeds(wanted):
         if deed.is_done(_ours(record, deed)):
@@ -223,6 +271,9 @@ def apply(wanted: Wanted, said: Said) -> int:
             said(str(line))
             line.do()
         record.keep(deed.key, ours=deed.mark())
+    if wanted.hooks is not None:
+        # Those that run already were started without the hook.
+        _look(wanted, record)
     line = who_is_where(wanted)
     if count:
         said(str(line))
@@ -232,33 +283,47 @@ def apply(wanted: Wanted, said: Said) -> int:
 
 def undo(wanted: Wanted, said: Said) -> int:
     """Take back what the record has, last first; how much that was."""
-    record = Record(wanted)
-    count = 0
-    for key, kept in reversed(list(record.kept.items())):
-        deed = _read(kept["deed"])
-        for line in deed.undoing(kept["before"], kept["ours"] or deed.mark()):
-            said(str(line))
-            line.do()
-            count += 1
-        record.forget(key)
+    with _alone(wanted):
+        record = Record(wanted)
+        count = 0
+        for key, deed in _backwards(record):
+            kept = record.kept[key]
+            for line in deed.undoing(kept["before"], kept["ours"] or deed.mark()):
+                said(str(line))
+                line.do()
+                count += 1
+            record.forget(key)
     return count
 
 
-def undoing(wanted: Wanted) -> Iterator[Line]:
-    """What `undo` would do."""
-    for kept in reversed(list(Record(wanted).kept.values())):
-        deed = _read(kept["deed"])
-        yield from deed.undoing(kept["before"], kept["ours"] or deed.mark())
+def _backwards(record: Record) -> list[tuple[str, Deed]]:
+    """The last first; but what the hook writes is last, when there is no hook to write it."""
+    found = [(key, _read(kept["deed"])) for key, kept in reversed(record.kept.items())]
+    return sorted(found, key=lambda one: isinstance(one[1], Kept))
 
 
 def refresh(wanted: Wanted, without: str = "") -> int:
     """Write the file of places anew from libvirt, and tell the packet filter; how many VMs."""
-    if wanted.domains.is_dir():
-        found = libvirt_places.places(wanted.bridge, wanted.domains, wanted.leases, without)
-        _replace(wanted.vms, places.written(found))
-    if deeds(wanted)[0].key in Record(wanted).kept:
-        who_is_where(wanted).do()
-    return len(places.read(wanted.vms)) if wanted.vms.exists() else 0
+    with _alone(wanted):
+        record = Record(wanted)
+        _look(wanted, record, without)
+        if record.kept:
+            who_is_where(wanted).do()
+    known = places.read(wanted.vms) if wanted.vms.exists() else {}
+    return len(known.keys() - {places.NOBODY})
+
+
+def _look(wanted: Wanted, record: Record, without: str = "") -> None:
+    """Write the file as libvirt has it; where it keeps nothing, what others wrote stays."""
+    if wanted.domains is None or not wanted.domains.is_dir():
+        return
+    found = libvirt_places.places(wanted.bridge, wanted.domains, wanted.leases, without)
+    text = places.written(found)
+    file = Kept(wanted.vms, text, "")
+    # Once, and again where it is gone with the boot that had it.
+    if record.kept and not (file.key in record.kept and wanted.vms.exists()):
+        record.keep(file.key, before=file.before(), ours=None, deed=_written(file))
+    _replace(wanted.vms, text)
 
 
 def _replace(path: Path, text: str) -> None:
@@ -284,6 +349,8 @@ def _written(deed: Deed) -> list[Any]:
     if isinstance(deed, Rules):
         return ["rules", [list(one) for one in deed.tables], deed.text]
     assert isinstance(deed, File)  # there are no others
+    if isinstance(deed, Kept):
+        return ["kept", str(deed.file)]
     return ["file", str(deed.file), deed.text, deed.mode]
 
 
@@ -296,4 +363,6 @@ def _read(kept: list[Any]) -> Deed:
         return Setting(interface, name, value, "")
     if kind == "rules":
         return Rules(tuple((family, name) for family, name in more[0]), more[1])
+    if kind == "kept":
+        return Kept(Path(more[0]), "", "")
     return File(Path(more[0]), more[1], "", more[2])

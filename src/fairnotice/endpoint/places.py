@@ -2,9 +2,10 @@
 
     {"vms": {"web-0": [{"port": "vnet3", "mac": "52:54:00:aa:bb:01", "addresses": ["10.0.0.4"]}]}}
 
-A VM is behind the ports that are named here and nowhere else. `fairnotice node-setup --refresh`
-writes the file from libvirt's domains; any other program may write it. What is in it is believed,
-so only root may write there.
+A VM is behind the ports that are named here and nowhere else. Under the empty name are ports of
+machines that are no VMs of the fleet: nobody is believed to be there, and they claim nothing.
+`fairnotice node-setup --refresh` writes the file from libvirt's domains; any other program may
+write it. What is in it is believed, so only root may write there.
 """
 
 import json
@@ -17,6 +18,7 @@ from typing import NamedTuple
 from fairnotice.errors import UsageError
 
 FILE = Path("/run/fairnotice-node/vms.json")
+NOBODY = ""
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 # IFNAMSIZ of linux/if.h, and what an interface may not be called.

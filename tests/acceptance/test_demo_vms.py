@@ -1,0 +1,84 @@
+"""`make demo-vms` leaves the machine as it was, however it ends, and says what is missing."""
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.endpoint.bridging import until
+from tests.house import ROOT
+from tests.vms.nodes import missing
+
+# Makes what the demo makes: a network namespace, a process in it that heeds nothing, files.
+UNTIDY = """
+import subprocess, sys, time
+from pathlib import Path
+from tests.vms.tidy import NAMESPACE, tidily
+def act(folder):
+    (folder / NAMESPACE).write_text(sys.argv[1])
+    subprocess.run(["ip", "netns", "add", sys.argv[1]], check=True)
+    stays = "trap '' INT TERM HUP; echo $$; while :; do sleep 0.1; done"
+    line = ["ip", "netns", "exec", sys.argv[1], "sh", "-c", stays]
+    left = subprocess.Popen(line, stdout=subprocess.PIPE, start_new_session=True, text=True)
+    print(folder, left.stdout.readline().strip(), flush=True)
+    time.sleep(60)
+    return 0
+sys.exit(tidily(act))
+"""
+
+
+def runs(process):
+    """Whether a process is there, and not only waits to be buried."""
+    try:
+        return bool(Path("/proc", process, "cmdline").read_bytes())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(
+    bool(missing()) and "CI" not in os.environ, reason="a network namespace needs root"
+)
+@pytest.mark.parametrize("end", ["Ctrl-C", "terminated", "killed", "its other half killed"])
+def test_nothing_is_left_however_it_ends(end):
+    """No namespace, no process, no file."""
+    name = f"fn-{secrets.token_hex(4)}"
+    demo = subprocess.Popen(  # noqa: S603 - our own
+        [sys.executable, "-c", UNTIDY, name],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    folder, process = demo.stdout.readline().split()
+    assert Path("/run/netns", name).exists()
+    other = int(Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text("ascii").split()[0])
+    if end == "Ctrl-C":
+        os.killpg(demo.pid, signal.SIGINT)
+    elif end == "terminated":
+        demo.terminate()
+    else:
+        os.kill(demo.pid if end == "killed" else other, signal.SIGKILL)
+    # Until both halves have let go of it.
+    assert demo.stdout.read() == ""
+    demo.stdout.close()
+    assert demo.wait(30) != 0
+    assert [path for path in (Path("/run/netns", name), Path(folder)) if path.exists()] == []
+    until(lambda: not runs(process), "the end of what it left")
+
+
+def test_who_is_not_root_is_told_so():
+    """In a sentence, and nothing is begun."""
+    nobody = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    found = subprocess.run(  # noqa: S603 - our own
+        [*nobody, sys.executable, "-m", "tests.vms"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert found.returncode == 1
+    assert found.stderr.startswith("This cannot be shown here. VMs need root")
