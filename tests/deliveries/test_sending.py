@@ -1,31 +1,43 @@
 """One request to a receiver: where it goes, and how much of an answer is read."""
 
 import asyncio
+import socket
+import threading
 
 import pytest
 
 from fairnotice.deliveries import sending
+from fairnotice.deliveries.addresses import Addresses, must_be_allowed
 from fairnotice.deliveries.sending import Sender, target_of
-from fairnotice.errors import Unavailable
+from fairnotice.errors import Unavailable, UsageError
 
 
 async def asked(answer, addresses, monkeypatch):
     """What comes of asking a receiver that has these addresses and listens on one."""
+    answering = []
 
     async def answers(reader, writer):
-        await reader.readuntil(b"\r\n\r\n")
-        await answer(writer)
-        writer.close()
+        answering.append(asyncio.current_task())
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            await answer(writer)
+        finally:
+            writer.close()
 
-    async def resolved(_):
+    async def of(*_):
         return addresses
 
     server = await asyncio.start_server(answers, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    monkeypatch.setattr(sending, "_resolved", resolved)
+    monkeypatch.setattr(Addresses, "of", of)
     async with server:
         target = target_of(f"http://localhost:{port}/in", allow_http=False)
-        return await asyncio.wait_for(Sender().ask("POST", target, (), b"{}"), 20)
+        try:
+            return await asyncio.wait_for(Sender().ask("POST", target, (), b"{}"), 20)
+        finally:
+            for task in answering:
+                task.cancel()
+            await asyncio.gather(*answering, return_exceptions=True)
 
 
 async def well(writer):
@@ -56,3 +68,119 @@ def test_a_head_without_end_is_not_read_for_ever(monkeypatch):
 
     with pytest.raises(Unavailable):
         asyncio.run(asked(without_end, ["127.0.0.1"], monkeypatch))
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+async def for_ever(writer):
+    """A body of which a piece comes now and then."""
+    writer.write(HEAD)
+    while not writer.is_closing():
+        writer.write(b"1\r\nx\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+async def silent(writer):
+    """A body of which nothing comes."""
+    writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 202 Accepted\r\nContent-Length: 9\r\n\r\n")
+    await asyncio.sleep(5)
+
+
+async def broken(writer):
+    """A body that is none."""
+    writer.write(HEAD + b"no size\r\n")
+    await writer.drain()
+    await asyncio.sleep(0.05)
+    writer.transport.abort()
+
+
+async def flooding(writer):
+    """More than anybody wants."""
+    writer.write(b"HTTP/1.1 201 Created\r\n\r\n")
+    while not writer.is_closing():
+        writer.write(b"x" * 10_000)
+        await writer.drain()
+
+
+@pytest.mark.parametrize(
+    ("answers", "status"), [(for_ever, 200), (silent, 202), (broken, 200), (flooding, 201)]
+)
+def test_the_head_of_an_answer_says_whether_it_was_taken(answers, status, monkeypatch):
+    """Whatever becomes of the body, which is read so far and no farther."""
+    monkeypatch.setattr(sending, "REST_SECONDS", 0.2)
+    answer = asyncio.run(asked(answers, ["127.0.0.1"], monkeypatch))
+    assert answer.status == status
+    assert len(answer.body) <= sending.ANSWER_BYTES_MAX
+
+
+def test_what_stands_below_a_body_is_no_header(monkeypatch):
+    """Else whoever fills in bodies could agree in the name of the receiver."""
+
+    async def below(writer):
+        writer.write(HEAD + b"0\r\nWebHook-Allowed-Origin: *\r\n\r\n")
+
+    assert asyncio.run(asked(below, ["127.0.0.1"], monkeypatch)).headers == {
+        "transfer-encoding": "chunked"
+    }
+
+
+def test_whoever_wants_another_protocol_has_not_answered(monkeypatch):
+    """Nobody asked for one."""
+
+    async def switching(writer):
+        writer.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
+        )
+
+    with pytest.raises(Unavailable):
+        asyncio.run(asked(switching, ["127.0.0.1"], monkeypatch))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["192.0.0.192", "fd20:ce::254", "64:ff9b::a9fe:a9fe", "fe80::1%lo", "255.255.255.255"],
+)
+def test_where_no_receiver_is(address):
+    """What clouds keep, also behind a translation of addresses; more in test_handshakes."""
+    with pytest.raises(UsageError):
+        must_be_allowed(address)
+
+
+def test_a_name_server_that_does_not_answer_holds_up_no_other_receiver(monkeypatch):
+    """Each name waits in one thread, and in none that others of the process need."""
+    answers, asked_for = threading.Event(), []
+    real = socket.getaddrinfo
+
+    def slow(host, *given, **more):
+        asked_for.append(host)
+        if host.endswith(".test"):
+            answers.wait()
+            raise socket.gaierror("it has none")
+        return real(host, *given, **more)
+
+    async def story():
+        addresses = Addresses()
+        slow_ones = [f"{number}.test" for number in range(40)]
+        waiting = [
+            asyncio.ensure_future(addresses.of(one, 443)) for one in slow_ones for _ in "four"
+        ]
+        await asyncio.sleep(0)
+        assert await asyncio.wait_for(addresses.of("127.0.0.1", 443), 10) == ["127.0.0.1"]
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "a driver's turn"), 10)
+        assert sorted(asked_for) == sorted([*slow_ones, "127.0.0.1"])
+        # One of those who wait leaves: the others are told.
+        waiting[0].cancel()
+        answers.set()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(one) for one in found[1:]] == [socket.gaierror] * (len(found) - 1)
+        # And it is looked up anew.
+        with pytest.raises(OSError, match="it has none"):
+            await addresses.of("0.test", 443)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    try:
+        asyncio.run(story())
+    finally:
+        answers.set()
