@@ -233,6 +233,49 @@ def test_it_is_counted(served, receiver, hook):
     assert 'fairnotice_webhook_waiting{webhook="ops"} 0' in text
 
 
+def shown_of(served, name):
+    """What the metrics say of a webhook."""
+    lines = served.get("/metrics").body.decode().splitlines()
+    return [line for line in lines if f'webhook="{name}"' in line]
+
+
+def test_one_that_is_deleted_leaves_the_metrics(served, receiver, hook):
+    """Others stay; and one that is made with its name begins to count anew."""
+    hook(receiver)
+    with receiving() as other:
+        hook(other, name="other")
+        restarted(served)
+        other.next()
+        until(lambda: any(line.endswith(" 1") for line in shown_of(served, "ops")))
+        served.call("DELETE", "/v1/webhooks/ops")
+        until(lambda: not shown_of(served, "ops"))
+        hook(receiver)
+        until(lambda: shown_of(served, "ops"))
+        counted = [line for line in shown_of(served, "ops") if "_total" in line]
+        assert [line.split()[-1] for line in counted] == ["0"] * len(counted)
+        assert any(line.endswith('"delivered"} 1') for line in shown_of(served, "other"))
+
+
+def test_of_many_dead_letters_the_oldest_go(served, receiver, hook, monkeypatch, caplog):
+    """So many are kept; how many went is counted and said."""
+    monkeypatch.setattr("fairnotice.deliveries.courier.DEAD_MAX", 3)
+    monkeypatch.setattr("fairnotice.deliveries.courier.DEAD_LOOK_EVERY", 1)
+    hook(receiver, statuses=["Scheduled"])
+    receiver.answers = lambda _: 400
+    path = "/v1/webhooks/ops/dead-letters"
+    letters = []
+    for number in range(1, 6):
+        letters.append(restarted(served))
+        served.post(f"/v1/events/{letters[-1]}/cancel")
+        until(lambda n=number: len(receiver.tried) == 1 + n)
+        until(lambda: served.get("/v1/webhooks/ops").json["waiting"] == 0)
+    assert [one["event"] for one in served.get(path).json["items"]] == letters[2:]
+    forgotten = 'fairnotice_webhook_dead_letters_forgotten_total{webhook="ops"} 2'
+    assert forgotten in shown_of(served, "ops")
+    said = [one.getMessage() for one in caplog.records if "forgotten" in one.getMessage()]
+    assert said == ["the 1 oldest dead letters of ops are forgotten: no more than 3 are kept"] * 2
+
+
 def test_what_nobody_takes_waits_in_the_journal(monkeypatch):
     """So many wait at hand and no more; all of it is told in the end."""
     monkeypatch.setattr("fairnotice.deliveries.courier.WAITING_MAX", 4)

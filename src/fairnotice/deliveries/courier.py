@@ -16,6 +16,7 @@ from fairnotice.deliveries import retries, shapes
 from fairnotice.deliveries.queueing import Journal
 from fairnotice.deliveries.sending import Answer, Sender, shown, target_of
 from fairnotice.errors import FairnoticeError, Unavailable
+from fairnotice.stores.store import Store
 from fairnotice.stores.webhooks import Delivery, Queued, Webhook
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,10 @@ log = logging.getLogger(__name__)
 WAITING_MAX = 1_000
 # So many requests at a time to one receiver.
 AT_ONCE_MAX = 4
+# So many dead letters are kept; it is looked whether there are more after so many new ones, since
+# to count them is to read them.
+DEAD_MAX = 10_000
+DEAD_LOOK_EVERY = 100
 # However far off the next try is, the clock may be stepped, and there may be a new letter.
 LOOK_SECONDS = 1.0
 AGAIN_SECONDS = 1.0
@@ -61,6 +66,8 @@ class Courier:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._results: list[tuple[int, Delivery | None]] = []
         self._woken = asyncio.Event()
+        # Dead letters since it was looked how many there are; at first that is not known.
+        self._unlooked = DEAD_LOOK_EVERY
 
     @property
     def waiting_count(self) -> int:
@@ -193,7 +200,15 @@ class Courier:
             return
         done = [number for number, after in results if after is None]
         kept = [Queued(number, after) for number, after in results if after is not None]
-        await self._conductor.ask_store(lambda store: store.settle_deliveries(done, kept))
+        dead_count = sum(1 for _, after in kept if after.dead_at is not None)
+        look = dead_count and self._unlooked + dead_count >= DEAD_LOOK_EVERY
+
+        def settle(store: Store) -> int:
+            store.settle_deliveries(done, kept)
+            return store.forget_dead_letters_beyond(self.webhook.id, DEAD_MAX) if look else 0
+
+        self._forgotten(await self._conductor.ask_store(settle))
+        self._unlooked = 0 if look else self._unlooked + dead_count
         del self._results[: len(results)]
         for number in done:
             self._waiting.pop(number, None)
@@ -215,6 +230,16 @@ class Courier:
             delivery.status,
             delivery.error,
         )
+
+    def _forgotten(self, count: int) -> None:
+        if count:
+            self.counts["forgotten"] += count
+            log.warning(
+                "the %d oldest dead letters of %s are forgotten: no more than %d are kept",
+                count,
+                self.webhook.name,
+                DEAD_MAX,
+            )
 
     # ---- Waiting ----
 
