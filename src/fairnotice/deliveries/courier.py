@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
@@ -77,7 +78,9 @@ class Courier:
     def oldest_seconds(self) -> float:
         """For how long the first of them has waited."""
         first = next(iter(self._waiting.values()), None)
-        return 0.0 if first is None else (self._clock.wall() - first.queued_at).total_seconds()
+        waited = timedelta() if first is None else self._clock.wall() - first.queued_at
+        # Not less than nothing, though the clock may be set back.
+        return max(0.0, waited.total_seconds())
 
     def look_again(self) -> None:
         """A dead letter was put back among those that wait."""
@@ -131,7 +134,7 @@ class Courier:
         for number, delivery in self._heads():
             if len(self._under_way) >= AT_ONCE_MAX:
                 return
-            if delivery.next_at > now:
+            if not retries.is_due(delivery, now):
                 continue
             over = retries.expired(self.webhook, delivery, now) if delivery.attempts else None
             if over is not None:
@@ -170,7 +173,8 @@ class Courier:
         if answer.status in retries.TAKEN:
             self.counts["delivered"] += 1
             return None
-        return self._failed(delivery, f"it answered {answer.status}", answer.status)
+        retry_after = answer.headers.get("retry-after", "")
+        return self._failed(delivery, f"it answered {answer.status}", answer.status, retry_after)
 
     async def send(self, delivery: Delivery) -> Answer:
         """What the receiver answers; Unavailable or UsageError where he is not reached."""
@@ -179,13 +183,16 @@ class Courier:
         headers = shapes.headers(self.webhook, delivery, body, self._clock.wall())
         return await self._sender.ask("POST", target, headers, body)
 
-    def _failed(self, delivery: Delivery, error: str, status: int = 0) -> Delivery:
+    def _failed(
+        self, delivery: Delivery, error: str, status: int = 0, retry_after: str = ""
+    ) -> Delivery:
         after = retries.failed(
             self.webhook,
             delivery,
             self._clock.wall(),
             error,
             status=status,
+            retry_after=retry_after,
             retry_seconds=self._retry_seconds,
         )
         self.counts["failed"] += 1

@@ -9,6 +9,9 @@ from fairnotice.stores.webhooks import Delivery, Webhook
 
 # The schedule of Azure Event Grid, then every hour; it keeps trying for a day, 30 times at most.
 RETRY_SECONDS = (10.0, 30.0, 60.0, 300.0, 600.0, 1_800.0, 3_600.0)
+# However long a receiver asks to be left alone, it is not for longer.
+PAUSE_SECONDS_MAX = 3_600.0
+DIGITS_READ = 9
 # What Azure Event Grid takes for "taken".
 TAKEN = frozenset({200, 201, 202, 203, 204})
 # The receiver will not take it later either: given up at once.
@@ -22,16 +25,36 @@ def failed(
     error: str,
     *,
     status: int = 0,
+    retry_after: str = "",
     retry_seconds: Sequence[float] = RETRY_SECONDS,
 ) -> Delivery:
     """A delivery after a try that failed: when it is tried again, or that it is given up."""
     attempts = delivery.attempts + 1
-    wait = timedelta(seconds=retry_seconds[min(attempts, len(retry_seconds)) - 1])
+    pause_seconds = retry_seconds[min(attempts, len(retry_seconds)) - 1]
+    wait = timedelta(seconds=max(pause_seconds, _asked_for_seconds(retry_after)))
     tried = msgspec.structs.replace(
         delivery, attempts=attempts, error=error, next_at=now + wait, dead_at=None
     )
     why = _why_given_up(webhook, tried, now, status)
     return msgspec.structs.replace(tried, error=f"{error}; {why}", dead_at=now) if why else tried
+
+
+def _asked_for_seconds(retry_after: str) -> float:
+    """How long a receiver asks to be left alone by Retry-After; an instant there is not read."""
+    if not (retry_after.isascii() and retry_after.isdigit()):
+        return 0.0
+    # Of its digits the first will do: it may have thousands.
+    return min(float(retry_after[:DIGITS_READ]), PAUSE_SECONDS_MAX)
+
+
+def is_due(delivery: Delivery, now: datetime) -> bool:
+    """Whether it is to be tried now.
+
+    Where the clock was set back, also what was to be tried at an instant that is farther off than
+    any pause is long.
+    """
+    too_far = now + timedelta(seconds=PAUSE_SECONDS_MAX)
+    return not delivery.attempts or not now < delivery.next_at <= too_far
 
 
 def _why_given_up(webhook: Webhook, tried: Delivery, now: datetime, status: int) -> str:
