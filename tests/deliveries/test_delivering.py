@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import logging
 from datetime import timedelta
 
 import pytest
@@ -186,6 +187,31 @@ def test_deliveries_are_signed_and_the_secret_is_told_once(served, receiver, hoo
         said = served.get(path).body.decode()
         assert made["secret"] not in said
         assert "SESAME" not in said
+
+
+def test_a_secret_is_neither_in_a_log_nor_in_a_letter(served, receiver, hook, caplog):
+    """Whatever goes wrong: a try that fails, a letter given up, a test, a name that is taken."""
+    caplog.set_level(logging.DEBUG)
+    receiver.url += "?code=SESAME"
+    secret = hook(receiver, signed=True, attempts_max=2)["secret"]
+    receiver.answers = lambda _: 500
+    restarted(served)
+    until(lambda: served.get("/v1/webhooks/ops").json["dead_letters"] == 1)
+    said = [
+        served.post("/v1/webhooks", {"name": "ops", "url": receiver.url}).body,
+        served.post("/v1/webhooks", {"name": "b", "url": "https://127.0.0.1:1/?code=SESAME"}).body,
+        served.post("/v1/webhooks", {"name": "b", "url": "ftp://127.0.0.1/?code=SESAME"}).body,
+        served.post("/v1/webhooks/ops/test").body,
+        served.get("/v1/webhooks/ops/dead-letters").body,
+        served.get("/v1/audit").body,
+        served.get("/metrics").body,
+        served.call("DELETE", "/v1/webhooks/ops").body,
+        caplog.text.encode(),
+    ]
+    assert "was not told that event" in caplog.text
+    for one in said:
+        assert b"SESAME" not in one
+        assert secret.encode() not in one
 
 
 def test_a_test_is_sent_once_and_says_what_came_of_it(served, receiver, hook):

@@ -184,3 +184,35 @@ def test_a_name_server_that_does_not_answer_holds_up_no_other_receiver(monkeypat
         asyncio.run(story())
     finally:
         answers.set()
+
+
+@pytest.mark.parametrize("later", [["169.254.169.254"], ["127.0.0.1", "169.254.169.254"]])
+def test_a_name_that_changes_its_mind_gains_nothing(later, monkeypatch):
+    """It is looked up once a try, and what was looked at is where it goes."""
+    real, meant = socket.getaddrinfo, [["127.0.0.1"], later]
+
+    def changing(host, port, *given, **more):
+        if host != "mind.test":
+            return real(host, port, *given, **more)
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port))
+            for one in (meant.pop(0) if len(meant) > 1 else meant[0])
+        ]
+
+    async def story():
+        async def answers(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            await well(writer)
+            writer.close()
+
+        server = await asyncio.start_server(answers, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        target = target_of(f"http://mind.test:{port}/in", allow_http=True)
+        async with server:
+            sender = Sender()
+            assert (await sender.ask("POST", target, [], b"{}")).status == 200
+            with pytest.raises(UsageError, match="is an address that no webhook may have"):
+                await sender.ask("POST", target, [], b"{}")
+
+    monkeypatch.setattr(socket, "getaddrinfo", changing)
+    asyncio.run(story())
