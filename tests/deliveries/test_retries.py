@@ -1,6 +1,7 @@
 """When a delivery is tried again, and when it is given up: Azure Event Grid's schedule."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -15,7 +16,7 @@ from fairnotice.stores.webhooks import Delivery, Webhook
 from fairnotice.testing.manual_clock import DEFAULT_START as START
 from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import EventSchema, EventStatus
-from tests.conductor.orchestra import conducting, restart
+from tests.conductor.orchestra import conducting, restart, settled
 from tests.conductor.orchestra import until as soon
 
 # The page of Azure: "Event Grid message delivery and retry".
@@ -112,6 +113,22 @@ class Refusing:
         return Answer(500, {}, b"")
 
 
+@asynccontextmanager
+async def delivering_to(receiver, hook, clock, store):
+    """A service that delivers to this receiver; its conductor, and what delivers."""
+    async with conducting(store, clock=clock, waking=False) as conductor:
+        store.add_webhook(hook, conductor.feed.revision)
+        webhooks = Webhooks(conductor, subscription="s", location="l")
+        webhooks.sender = receiver
+        whole = Delivering(conductor, clock, webhooks, subscription="s", location="l")
+        task = asyncio.ensure_future(whole.deliver())
+        try:
+            yield conductor
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
 async def day_of(hook, monkeypatch):
     """Seconds at which a receiver that is down is asked, and what becomes of the letter."""
     # Its turns are those of the letter alone.
@@ -119,12 +136,7 @@ async def day_of(hook, monkeypatch):
     monkeypatch.setattr(delivering, "LOOK_SECONDS", 48 * HOUR.total_seconds())
     clock, store = ManualClock(), MemoryStore()
     receiver = Refusing(clock)
-    async with conducting(store, clock=clock, waking=False) as conductor:
-        store.add_webhook(hook, conductor.feed.revision)
-        webhooks = Webhooks(conductor, subscription="s", location="l")
-        webhooks.sender = receiver
-        whole = Delivering(conductor, clock, webhooks, subscription="s", location="l")
-        task = asyncio.ensure_future(whole.deliver())
+    async with delivering_to(receiver, hook, clock, store) as conductor:
         await conductor.submit(restart("one", "db"))
         begin = clock.wall()
 
@@ -143,8 +155,6 @@ async def day_of(hook, monkeypatch):
                 break
             await soon(asleep)
             clock.advance(seconds=(clock.next_wake - clock.wall()).total_seconds())
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
     seconds = [round((at - begin).total_seconds(), 3) for at in receiver.asked_at]
     return seconds, store.deliveries("1", 1, dead=True)[0].delivery
 
@@ -163,3 +173,35 @@ def test_a_webhook_that_keeps_letters_for_minutes(monkeypatch):
     seconds, dead = asyncio.run(day_of(hook, monkeypatch))
     assert seconds == [0, 10, 40, 100]
     assert dead.error == "it answered 500; given up after 5 minutes"
+
+
+def test_one_that_leads_no_more_notes_nothing():
+    """Stopped and continued, it hears of its last try: the letter is another's by now."""
+
+    class Late(Refusing):
+        def __init__(self, clock):
+            super().__init__(clock)
+            self.answers = asyncio.Event()
+
+        async def ask(self, *given):
+            answer = await super().ask(*given)
+            await self.answers.wait()
+            return answer
+
+    async def story():
+        clock, store = ManualClock(), MemoryStore()
+        receiver = Late(clock)
+        async with delivering_to(receiver, webhook(), clock, store) as conductor:
+            await conductor.submit(restart("one", "db"))
+            await soon(lambda: receiver.asked_at)
+            before = store.deliveries("1", 9)
+            conductor._leads = False
+            receiver.answers.set()
+            await settled()
+            assert store.deliveries("1", 9) == before
+            # Where it leads again, it is delivered again.
+            conductor._leads = True
+            clock.advance(seconds=2)
+            await soon(lambda: len(receiver.asked_at) == 2)
+
+    asyncio.run(story())

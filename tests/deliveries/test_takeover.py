@@ -46,6 +46,11 @@ def ask(serve, method, path, body=None):
     return answer.json
 
 
+def standing(serve):
+    """What it says of itself, also while it is not ready."""
+    return serve.call("GET", "/readyz").json
+
+
 def members(stack, folder, url):
     """The one that leads, and the one that follows it."""
     found = []
@@ -53,8 +58,8 @@ def members(stack, folder, url):
         (folder / name).mkdir()
         text = MEMBER.format(url=url, port=free_port())
         found.append(stack.enter_context(serves(folder / name, text)))
-        until(lambda: ask(found[0], "GET", "/readyz")["leading"])
-    until(lambda: ask(found[1], "GET", "/readyz")["leader"])
+        until(lambda: standing(found[0])["leading"])
+    until(lambda: standing(found[1])["leader"])
     return found
 
 
@@ -95,7 +100,7 @@ def test_what_is_under_way_when_the_leader_is_killed_the_next_one_delivers(tmp_p
         leader.process.wait()
         killed.set()
 
-        until(lambda: ask(other, "GET", "/readyz")["leading"])
+        until(lambda: standing(other)["leading"])
         until(lambda: ask(other, "GET", "/v1/webhooks/ops")["waiting"] == 0)
         again = arrived[AT_ONCE_MAX:]
         seen = Counter(map(told, again))

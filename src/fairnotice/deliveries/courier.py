@@ -88,9 +88,13 @@ class Courier:
         self._woken.set()
 
     async def deliver(self) -> None:
-        """Deliver, for as long as the task lives; queueing.CursorMoved where another does."""
+        """Deliver, for as long as the task lives; queueing.CursorMoved where another does.
+
+        Back when this control plane leads no more. That is seen before each turn: one that was
+        stopped and goes on would else note what came of a try of a letter that is another's by now.
+        """
         try:
-            while True:
+            while self._conductor.leading:
                 try:
                     await self._turn()
                 except Unavailable as error:
