@@ -27,7 +27,7 @@ listen = "127.0.0.1:{port}"
 required = false
 [cluster]
 address = "http://127.0.0.1:{port}"
-lease_seconds = 1
+lease_seconds = 2
 """
 
 
