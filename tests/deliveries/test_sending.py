@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -49,6 +50,45 @@ def test_a_receiver_that_listens_on_one_of_its_addresses_is_found(monkeypatch):
     """Where `localhost` is ::1 first, and somebody listens on 127.0.0.1 only."""
     answer = asyncio.run(asked(well, ["127.0.0.2", "127.0.0.3", "127.0.0.1"], monkeypatch))
     assert (answer.status, answer.body) == (200, b"ok")
+
+
+@contextmanager
+def swallowing(address, port):
+    """Nobody accepts there, and the queue is full: the kernel drops whoever else knocks."""
+    with socket.socket() as deaf, ExitStack() as knocking:
+        deaf.bind((address, port))
+        deaf.listen(0)
+        for _ in range(4):
+            one = knocking.enter_context(socket.socket())
+            one.settimeout(0)
+            one.connect_ex((address, port))
+        yield
+
+
+def test_addresses_that_swallow_all_leave_time_for_the_one_that_listens(monkeypatch):
+    """A name with dead AAAA records: the last address is asked, within the time of one try."""
+
+    async def story():
+        async def answers(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            await well(writer)
+            writer.close()
+
+        async def of(*_):
+            return ["127.0.0.2", "127.0.0.3", "127.0.0.1"]
+
+        monkeypatch.setattr(Addresses, "of", of)
+        server = await asyncio.start_server(answers, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        target = target_of(f"http://localhost:{port}/in", allow_http=False)
+        async with server:
+            with swallowing("127.0.0.2", port), swallowing("127.0.0.3", port):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.3):
+                        await asyncio.open_connection("127.0.0.2", port)
+                return await Sender().ask("POST", target, (), b"{}", 2.0)
+
+    assert asyncio.run(story()).status == 200
 
 
 def test_where_nobody_listens_on_any_of_them_that_is_said(monkeypatch):

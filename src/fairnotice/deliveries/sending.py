@@ -118,7 +118,7 @@ class Sender:
         """What is answered, whatever the status: its head, and what comes below it in time."""
         try:
             async with asyncio.timeout(seconds) as limit:
-                reader, writer = await self._connected(target)
+                reader, writer = await self._connected(target, seconds)
                 try:
                     writer.write(_request(method, target, headers, body))
                     await writer.drain()
@@ -139,12 +139,18 @@ class Sender:
             raise Unavailable(str(error) or type(error).__name__) from error
         return reading.answer
 
-    async def _connected(self, target: Target) -> Connection:
-        """A connection to the first of its addresses where somebody listens."""
+    async def _connected(self, target: Target, seconds: float) -> Connection:
+        """A connection to the first of its addresses where somebody listens.
+
+        One that swallows what is sent to it (a name with a dead AAAA record) has its share of half
+        of the time: so the last is reached, whatever the others do, and has time to answer.
+        """
         *others, last = await self._addresses.of(target.host, target.port)
+        share_seconds = seconds / 2 / max(1, len(others))
         for address in others:
             with contextlib.suppress(OSError):
-                return await self._opened(address, target)
+                async with asyncio.timeout(share_seconds):
+                    return await self._opened(address, target)
         return await self._opened(last, target)
 
     async def _opened(self, address: str, target: Target) -> Connection:
