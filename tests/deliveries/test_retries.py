@@ -76,10 +76,11 @@ def test_it_is_given_up_when_its_time_is_over():
     assert dead.dead_at == START + timedelta(minutes=5)
     assert dead.error == "no; given up after 5 minutes"
     # Whoever could not try meanwhile does not count from anew.
-    assert retries.expired(hook, letter(error="no"), just_before) is None
-    assert retries.expired(hook, letter(error="no"), dead.dead_at) == replace(
-        dead, attempts=0, next_at=START
-    )
+    tried = letter(attempts=1, error="no")
+    assert retries.expired(hook, tried, just_before) is None
+    assert retries.expired(hook, tried, dead.dead_at) == replace(dead, next_at=START)
+    # And whoever could not try at all has one try.
+    assert retries.expired(hook, letter(), dead.dead_at + HOUR) is None
 
 
 def test_what_is_delivered_again_has_all_its_tries_before_it():
@@ -88,6 +89,7 @@ def test_what_is_delivered_again_has_all_its_tries_before_it():
     assert dead.error == "no; given up after 30 tries"
     again = retries.anew(dead, START + 9 * HOUR)
     assert (again.attempts, again.queued_at, again.dead_at) == (0, START + 9 * HOUR, None)
+    assert again.error == ""
     assert retries.is_due(again, START + 9 * HOUR)
 
 
@@ -168,10 +170,11 @@ def test_a_receiver_that_is_down_for_a_day(monkeypatch):
 
 
 def test_a_webhook_that_keeps_letters_for_minutes(monkeypatch):
-    """When the next try would be after them, there is none."""
+    """When the next try would be after them there is none, and it is given up in time."""
     hook = webhook(statuses=(EventStatus.SCHEDULED,), keep_minutes=5)
     seconds, dead = asyncio.run(day_of(hook, monkeypatch))
     assert seconds == [0, 10, 40, 100]
+    assert (dead.dead_at - dead.queued_at).total_seconds() == 300
     assert dead.error == "it answered 500; given up after 5 minutes"
 
 

@@ -136,17 +136,13 @@ class Courier:
     def _send_due(self) -> None:
         now = self._clock.wall()
         for number, delivery in self._heads():
-            if len(self._under_way) >= AT_ONCE_MAX:
-                return
-            if not retries.is_due(delivery, now):
-                continue
-            over = retries.expired(self.webhook, delivery, now) if delivery.attempts else None
+            over = retries.expired(self.webhook, delivery, now)
             if over is not None:
                 self._results.append((number, over))
                 self._woken.set()
-                continue
-            task = asyncio.ensure_future(self._try(number, delivery))
-            self._under_way[delivery.event] = task
+            elif len(self._under_way) < AT_ONCE_MAX and retries.is_due(delivery, now):
+                task = asyncio.ensure_future(self._try(number, delivery))
+                self._under_way[delivery.event] = task
 
     def _heads(self) -> Iterator[tuple[int, Delivery]]:
         """Of each event the first that waits, unless one is under way."""
@@ -282,7 +278,8 @@ class Courier:
 
     def _seconds_to_next(self) -> float:
         now = self._clock.wall()
-        waits = [(one.next_at - now).total_seconds() for _, one in self._heads()]
+        at = (retries.looked_at(self.webhook, one) for _, one in self._heads())
+        waits = [(one - now).total_seconds() for one in at]
         if len(self._under_way) >= AT_ONCE_MAX:
             # Nothing is begun before one of those has ended, and that wakes us.
             waits = []

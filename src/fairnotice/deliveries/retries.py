@@ -62,14 +62,29 @@ def _why_given_up(webhook: Webhook, tried: Delivery, now: datetime, status: int)
         return "given up at once, since another try would come to the same"
     if tried.attempts >= webhook.attempts_max:
         return f"given up after {tried.attempts} tries"
-    if now >= tried.queued_at + timedelta(minutes=webhook.keep_minutes):
+    if now >= kept_until(webhook, tried):
         return f"given up after {webhook.keep_minutes} minutes"
     return ""
 
 
+def kept_until(webhook: Webhook, delivery: Delivery) -> datetime:
+    """When a delivery is given up that nobody has taken."""
+    return delivery.queued_at + timedelta(minutes=webhook.keep_minutes)
+
+
+def looked_at(webhook: Webhook, delivery: Delivery) -> datetime:
+    """When something is to be done about a delivery: it is tried again, or its time is over."""
+    if not delivery.attempts:
+        return delivery.next_at
+    return min(delivery.next_at, kept_until(webhook, delivery))
+
+
 def expired(webhook: Webhook, delivery: Delivery, now: datetime) -> Delivery | None:
-    """A delivery that nobody could try for too long, given up; None where there is time left."""
-    if now < delivery.queued_at + timedelta(minutes=webhook.keep_minutes):
+    """A delivery that was tried for as long as may be, given up; None where there is time left.
+
+    What could not be tried yet has one try, however long it has waited.
+    """
+    if not delivery.attempts or now < kept_until(webhook, delivery):
         return None
     why = f"given up after {webhook.keep_minutes} minutes"
     error = f"{delivery.error}; {why}" if delivery.error else why
@@ -78,4 +93,6 @@ def expired(webhook: Webhook, delivery: Delivery, now: datetime) -> Delivery | N
 
 def anew(delivery: Delivery, now: datetime) -> Delivery:
     """A dead letter that is to be delivered again, with all its tries before it."""
-    return msgspec.structs.replace(delivery, attempts=0, queued_at=now, next_at=now, dead_at=None)
+    return msgspec.structs.replace(
+        delivery, attempts=0, queued_at=now, next_at=now, error="", dead_at=None
+    )
