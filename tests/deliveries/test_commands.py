@@ -38,7 +38,10 @@ def test_a_webhook_from_its_beginning_to_its_end(served, receiver, type_in):
     until(lambda: event in type_in("dead-letters", "ops").out)
     assert type_in("test", "ops").code == exits.REFUSED
     receiver.answers = lambda _: 200
-    assert type_in("redeliver", "ops").out == "Delivered again: 1\n"
+    none = type_in("redeliver", "ops", "nope")
+    assert (none.code, "ops has no dead letter nope." in none.err) == (exits.NOT_FOUND, True)
+    again = type_in("redeliver", "ops")
+    assert (again.out, "fairnotice webhook show ops" in again.err) == ("Tried again: 1\n", True)
     assert receiver.next().properties["EventId"] == event.lower()
     shown = json.loads(type_in("show", "ops", "--json").out)
     assert (shown["statuses"], shown["signed"]) == (["Scheduled"], True)
@@ -54,6 +57,11 @@ def test_what_is_refused_is_said(receiver, type_in):
     assert "WebHook-Allowed-Origin" in refused.err
     assert type_in("delete", "ops").code == exits.NOT_FOUND
     assert type_in("create", "ops", receiver.url, "--status", "Over").code == exits.WRONG_USAGE
+    for option, most in (("--attempts", 30), ("--keep-minutes", 1440)):
+        for number in ("0", str(most + 1), "-1", "many"):
+            wrong = type_in("create", "ops", receiver.url, f"{option}={number}")
+            assert wrong.code == exits.WRONG_USAGE
+            assert f"{option}: give a whole number from 1 to {most}, not {number!r}" in wrong.err
 
 
 def test_only_an_admin_makes_webhooks():

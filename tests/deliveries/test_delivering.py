@@ -151,10 +151,31 @@ def test_what_will_never_be_taken_is_a_dead_letter_at_once(served, receiver, hoo
 
     receiver.answers = lambda _: 200
     wrong = served.post("/v1/webhooks/ops/redeliver", {"ids": ["another"]})
-    assert wrong.json == {"count": 0}
+    assert (wrong.status, wrong.json["detail"]) == (404, "ops has no dead letter another.")
+    some = served.post("/v1/webhooks/ops/redeliver", {"ids": [letter["id"], "another"]})
+    assert some.status == 404
+    assert receiver.nothing_within(0.1)
     assert served.post("/v1/webhooks/ops/redeliver").json == {"count": 1}
     assert receiver.next().event["id"] == letter["id"]
     until(lambda: served.get(path).json["items"] == [])
+
+
+def test_letters_that_are_tried_again_come_in_the_order_of_their_event(served, receiver, hook):
+    """Among themselves; one that is refused once more is dead once more."""
+    hook(receiver)
+    receiver.answers = lambda _: 404
+    approve(served, restarted(served))
+    until(lambda: served.get("/v1/webhooks/ops").json["dead_letters"] == 3)
+    letters = served.get("/v1/webhooks/ops/dead-letters").json["items"]
+    # Named in another order, and the receiver is not mended yet.
+    ids = {"ids": [one["id"] for one in reversed(letters)]}
+    assert served.post("/v1/webhooks/ops/redeliver", ids).json == {"count": 3}
+    until(lambda: len(receiver.tried) == 1 + 3 + 3)
+    until(lambda: served.get("/v1/webhooks/ops").json["dead_letters"] == 3)
+    receiver.answers = lambda _: 200
+    assert served.post("/v1/webhooks/ops/redeliver", ids).json == {"count": 3}
+    assert statuses(receiver.several(3)) == ["Scheduled", "Started", "Completed"]
+    assert statuses(receiver.tried[4:7]) == ["Scheduled", "Started", "Completed"]
 
 
 def test_it_is_given_up_after_so_many_tries_and_the_rest_goes_on(served, receiver, hook):

@@ -9,6 +9,8 @@ from fairnotice.stores.webhooks import Delivery, Webhook
 
 # The schedule of Azure Event Grid, then every hour; it keeps trying for a day, 30 times at most.
 RETRY_SECONDS = (10.0, 30.0, 60.0, 300.0, 600.0, 1_800.0, 3_600.0)
+ATTEMPTS_MAX = 30
+KEEP_MINUTES_MAX = 1_440
 # However long a receiver asks to be left alone, it is not for longer.
 PAUSE_SECONDS_MAX = 3_600.0
 DIGITS_READ = 9
