@@ -11,6 +11,9 @@ from fairnotice.cli import main
 from fairnotice.control.certificates import Certificates, Pair
 from fairnotice.control.metrics import Tally, exposition
 from fairnotice.control.serving import Serving
+from fairnotice.control.webhook_metrics import of_webhooks
+from fairnotice.deliveries.delivering import Delivering
+from fairnotice.deliveries.webhooks import Webhooks
 from fairnotice.endpoint import metrics as endpoint_metrics
 from fairnotice.endpoint.link import Link
 from fairnotice.endpoint.passing import Passing
@@ -261,12 +264,19 @@ def test_a_start_counts_what_is_in_force():
 # ---- The text, and the papers ----
 
 
+def delivering_of(conductor, clock):
+    """What delivers to webhooks, before there is one."""
+    of = {"subscription": "s", "location": "l"}
+    return Delivering(conductor, clock, Webhooks(conductor, **of), **of)
+
+
 async def everything(pair):
     """The text of a service over TLS in which something is announced and unseen."""
     async with counting() as (conductor, tally, clock):
         worker = Serving(conductor, clock).worker()
         await announced(conductor)
-        return exposition(tally, worker, Certificates(pair, clock).metrics())
+        more = (*Certificates(pair, clock).metrics(), *of_webhooks(delivering_of(conductor, clock)))
+        return exposition(tally, worker, more)
 
 
 @pytest.fixture(scope="module")

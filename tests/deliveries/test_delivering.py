@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import logging
 from datetime import timedelta
 
 import pytest
@@ -150,10 +151,31 @@ def test_what_will_never_be_taken_is_a_dead_letter_at_once(served, receiver, hoo
 
     receiver.answers = lambda _: 200
     wrong = served.post("/v1/webhooks/ops/redeliver", {"ids": ["another"]})
-    assert wrong.json == {"count": 0}
+    assert (wrong.status, wrong.json["detail"]) == (404, "ops has no dead letter another.")
+    some = served.post("/v1/webhooks/ops/redeliver", {"ids": [letter["id"], "another"]})
+    assert some.status == 404
+    assert receiver.nothing_within(0.1)
     assert served.post("/v1/webhooks/ops/redeliver").json == {"count": 1}
     assert receiver.next().event["id"] == letter["id"]
     until(lambda: served.get(path).json["items"] == [])
+
+
+def test_letters_that_are_tried_again_come_in_the_order_of_their_event(served, receiver, hook):
+    """Among themselves; one that is refused once more is dead once more."""
+    hook(receiver)
+    receiver.answers = lambda _: 404
+    approve(served, restarted(served))
+    until(lambda: served.get("/v1/webhooks/ops").json["dead_letters"] == 3)
+    letters = served.get("/v1/webhooks/ops/dead-letters").json["items"]
+    # Named in another order, and the receiver is not mended yet.
+    ids = {"ids": [one["id"] for one in reversed(letters)]}
+    assert served.post("/v1/webhooks/ops/redeliver", ids).json == {"count": 3}
+    until(lambda: len(receiver.tried) == 1 + 3 + 3)
+    until(lambda: served.get("/v1/webhooks/ops").json["dead_letters"] == 3)
+    receiver.answers = lambda _: 200
+    assert served.post("/v1/webhooks/ops/redeliver", ids).json == {"count": 3}
+    assert statuses(receiver.several(3)) == ["Scheduled", "Started", "Completed"]
+    assert statuses(receiver.tried[4:7]) == ["Scheduled", "Started", "Completed"]
 
 
 def test_it_is_given_up_after_so_many_tries_and_the_rest_goes_on(served, receiver, hook):
@@ -186,6 +208,31 @@ def test_deliveries_are_signed_and_the_secret_is_told_once(served, receiver, hoo
         said = served.get(path).body.decode()
         assert made["secret"] not in said
         assert "SESAME" not in said
+
+
+def test_a_secret_is_neither_in_a_log_nor_in_a_letter(served, receiver, hook, caplog):
+    """Whatever goes wrong: a try that fails, a letter given up, a test, a name that is taken."""
+    caplog.set_level(logging.DEBUG)
+    receiver.url += "?code=SESAME"
+    secret = hook(receiver, signed=True, attempts_max=2)["secret"]
+    receiver.answers = lambda _: 500
+    restarted(served)
+    until(lambda: served.get("/v1/webhooks/ops").json["dead_letters"] == 1)
+    said = [
+        served.post("/v1/webhooks", {"name": "ops", "url": receiver.url}).body,
+        served.post("/v1/webhooks", {"name": "b", "url": "https://127.0.0.1:1/?code=SESAME"}).body,
+        served.post("/v1/webhooks", {"name": "b", "url": "ftp://127.0.0.1/?code=SESAME"}).body,
+        served.post("/v1/webhooks/ops/test").body,
+        served.get("/v1/webhooks/ops/dead-letters").body,
+        served.get("/v1/audit").body,
+        served.get("/metrics").body,
+        served.call("DELETE", "/v1/webhooks/ops").body,
+        caplog.text.encode(),
+    ]
+    assert "was not told that event" in caplog.text
+    for one in said:
+        assert b"SESAME" not in one
+        assert secret.encode() not in one
 
 
 def test_a_test_is_sent_once_and_says_what_came_of_it(served, receiver, hook):
@@ -231,6 +278,49 @@ def test_it_is_counted(served, receiver, hook):
     text = served.get("/metrics").body.decode()
     assert 'fairnotice_webhook_tries_total{webhook="ops",outcome="failed"} 1' in text
     assert 'fairnotice_webhook_waiting{webhook="ops"} 0' in text
+
+
+def shown_of(served, name):
+    """What the metrics say of a webhook."""
+    lines = served.get("/metrics").body.decode().splitlines()
+    return [line for line in lines if f'webhook="{name}"' in line]
+
+
+def test_one_that_is_deleted_leaves_the_metrics(served, receiver, hook):
+    """Others stay; and one that is made with its name begins to count anew."""
+    hook(receiver)
+    with receiving() as other:
+        hook(other, name="other")
+        restarted(served)
+        other.next()
+        until(lambda: any(line.endswith(" 1") for line in shown_of(served, "ops")))
+        served.call("DELETE", "/v1/webhooks/ops")
+        until(lambda: not shown_of(served, "ops"))
+        hook(receiver)
+        until(lambda: shown_of(served, "ops"))
+        counted = [line for line in shown_of(served, "ops") if "_total" in line]
+        assert [line.split()[-1] for line in counted] == ["0"] * len(counted)
+        assert any(line.endswith('"delivered"} 1') for line in shown_of(served, "other"))
+
+
+def test_of_many_dead_letters_the_oldest_go(served, receiver, hook, monkeypatch, caplog):
+    """So many are kept; how many went is counted and said."""
+    monkeypatch.setattr("fairnotice.deliveries.courier.DEAD_MAX", 3)
+    monkeypatch.setattr("fairnotice.deliveries.courier.DEAD_LOOK_EVERY", 1)
+    hook(receiver, statuses=["Scheduled"])
+    receiver.answers = lambda _: 400
+    path = "/v1/webhooks/ops/dead-letters"
+    letters = []
+    for number in range(1, 6):
+        letters.append(restarted(served))
+        served.post(f"/v1/events/{letters[-1]}/cancel")
+        until(lambda n=number: len(receiver.tried) == 1 + n)
+        until(lambda: served.get("/v1/webhooks/ops").json["waiting"] == 0)
+    assert [one["event"] for one in served.get(path).json["items"]] == letters[2:]
+    forgotten = 'fairnotice_webhook_dead_letters_forgotten_total{webhook="ops"} 2'
+    assert forgotten in shown_of(served, "ops")
+    said = [one.getMessage() for one in caplog.records if "forgotten" in one.getMessage()]
+    assert said == ["the 1 oldest dead letters of ops are forgotten: no more than 3 are kept"] * 2
 
 
 def test_what_nobody_takes_waits_in_the_journal(monkeypatch):

@@ -242,6 +242,35 @@ class ForgetsTheWholeAudit(MemoryStore):
         return super().forget_audit(datetime.max.replace(tzinfo=UTC))
 
 
+class LetsTwoGoOn(MemoryStore):
+    def queue_deliveries(self, webhook, _, until, deliveries):
+        known = self._followed.get(webhook)
+        after = -1 if known is None else known.cursor
+        return super().queue_deliveries(webhook, after, until, deliveries)
+
+
+class RepeatsWhatWasTaken(MemoryStore):
+    def settle_deliveries(self, _, kept):
+        super().settle_deliveries([], kept)
+
+
+class KeepsEveryDeadLetter(MemoryStore):
+    def forget_dead_letters_beyond(self, *_):
+        return 0
+
+
+class ForgetsTheNewestDeadLetters(MemoryStore):
+    def forget_dead_letters_beyond(self, webhook, count):
+        dead = self.deliveries(webhook, 1000, dead=True)[count:]
+        super().settle_deliveries([one.number for one in dead], [])
+        return len(dead)
+
+
+class LeavesDeliveriesBehind(MemoryStore):
+    def remove_webhook(self, id_):
+        return self._followed.pop(id_, None) is not None
+
+
 BROKEN = [
     ForgetsTheEpoch,
     TakesAnyEpoch,
@@ -273,6 +302,11 @@ BROKEN = [
     AuditsForwards,
     AuditsEverybody,
     ForgetsTheWholeAudit,
+    LetsTwoGoOn,
+    RepeatsWhatWasTaken,
+    KeepsEveryDeadLetter,
+    ForgetsTheNewestDeadLetters,
+    LeavesDeliveriesBehind,
 ]
 
 

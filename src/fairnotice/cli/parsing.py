@@ -262,6 +262,13 @@ def from_one(text: str) -> int:
     return int(text)
 
 
+def up_to(most: int, text: str) -> int:
+    """A whole number from 1 to this one."""
+    if not text.isdecimal() or not 1 <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"give a whole number from 1 to {most}, not {text!r}")
+    return int(text)
+
+
 def from_zero(text: str) -> int:
     """A whole number from 0 on."""
     if not text.isdecimal():

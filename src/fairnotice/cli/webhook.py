@@ -4,8 +4,9 @@ from functools import partial
 from typing import Any
 
 from fairnotice.cli import exits, shown
-from fairnotice.cli.parsing import Subparsers, group, leaf, some_name
+from fairnotice.cli.parsing import Subparsers, group, leaf, some_name, up_to
 from fairnotice.cli.session import Session
+from fairnotice.deliveries.retries import ATTEMPTS_MAX, KEEP_MINUTES_MAX
 from fairnotice.words import EventSchema, EventStatus, EventType
 
 COLUMNS = ("NAME", "SCHEMA", "[FILTERS]", "STATE", "WAITING", "DEAD", "URL")
@@ -32,7 +33,7 @@ def add(subparsers: Subparsers) -> None:
         parser = leaf(commands, name, run, summary, (f"fairnotice webhook {name} ops",))
         parser.add_argument("name", type=some_name, metavar="NAME", help="its name or its id")
     lines = ("fairnotice webhook redeliver ops", "fairnotice webhook redeliver ops ID")
-    again = leaf(commands, "redeliver", _redeliver, "deliver dead letters again", lines)
+    again = leaf(commands, "redeliver", _redeliver, "have dead letters tried again", lines)
     again.add_argument("name", type=some_name, metavar="NAME", help="its name or its id")
     again.add_argument("ids", nargs="*", metavar="ID", help="only these; left out: all of them")
 
@@ -72,8 +73,11 @@ def _add_create(commands: Subparsers) -> None:
     create.add_argument(
         "--allow-http", action="store_true", help="plain HTTP to another machine, unencrypted"
     )
-    create.add_argument("--attempts", type=int, metavar="30", help="give up after so many tries")
-    create.add_argument("--keep-minutes", type=int, metavar="1440", help="or after so long")
+    for option, most, what in (
+        ("--attempts", ATTEMPTS_MAX, "give up after so many tries"),
+        ("--keep-minutes", KEEP_MINUTES_MAX, "or after so long"),
+    ):
+        create.add_argument(option, type=partial(up_to, most), metavar=str(most), help=what)
 
 
 def _create(session: Session) -> int:
@@ -91,7 +95,7 @@ def _create(session: Session) -> int:
         "attempts_max": options.attempts,
         "keep_minutes": options.keep_minutes,
     }
-    given = {name: value for name, value in body.items() if value not in (None, [], False)}
+    given = {name: value for name, value in body.items() if value is not None and value != []}
     made = session.remote.post("v1", "webhooks", body=given)
     return session.show(made, _say_created)
 
@@ -193,4 +197,11 @@ def _picture_letters(session: Session, found: dict[str, Any]) -> None:
 def _redeliver(session: Session) -> int:
     body = {"ids": session.options.ids}
     done = session.remote.post("v1", "webhooks", session.options.name, "redeliver", body=body)
-    return session.show(done, lambda _: shown.say(f"Delivered again: {done['count']}"))
+    return session.show(done, partial(_say_redelivered, session.options.name))
+
+
+def _say_redelivered(name: str, done: dict[str, Any]) -> None:
+    shown.say(f"Tried again: {done['count']}")
+    if done["count"]:
+        # Whether they are taken is seen later: a receiver has 30 seconds to answer.
+        shown.note(f"What came of it: fairnotice webhook show {name}")

@@ -8,7 +8,7 @@ import msgspec
 from fairnotice.control.limits import must_be_there
 from fairnotice.control.route import Call, Memory, Paging, Route, page_of, part
 from fairnotice.control.shapes import Body, Nothing, Shape
-from fairnotice.deliveries import webhooks
+from fairnotice.deliveries import retries, webhooks
 from fairnotice.deliveries.sending import shown
 from fairnotice.stores.webhooks import Queued
 from fairnotice.words import EventSchema, EventStatus, EventType, TokenRole
@@ -56,8 +56,8 @@ class CreateWebhook(Body):
     resource_groups: list[str] = msgspec.field(default_factory=list)
     signed: bool = False
     allow_http: bool = False
-    attempts_max: Annotated[int, msgspec.Meta(ge=1, le=webhooks.ATTEMPTS_MAX)] = 30
-    keep_minutes: Annotated[int, msgspec.Meta(ge=1, le=webhooks.KEEP_MINUTES_MAX)] = 1_440
+    attempts_max: Annotated[int, msgspec.Meta(ge=1, le=retries.ATTEMPTS_MAX)] = 30
+    keep_minutes: Annotated[int, msgspec.Meta(ge=1, le=retries.KEEP_MINUTES_MAX)] = 1_440
 
 
 class WebhookCreated(Shape):
@@ -99,13 +99,13 @@ class LetterPaging(Body):
 
 
 class Redeliver(Body):
-    """Which dead letters are delivered again, by id; all of them where none is named."""
+    """Which dead letters are tried again, by id; all of them where none is named."""
 
     ids: Annotated[list[str], msgspec.Meta(max_length=1_000)] = msgspec.field(default_factory=list)
 
 
 class Redelivered(Shape):
-    """How many dead letters are delivered again."""
+    """How many dead letters wait again. A receiver that refuses one has it dead once more."""
 
     count: int
 
@@ -267,7 +267,7 @@ WEBHOOK_ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         "/v1/webhooks/{name}/redeliver",
-        "Deliver dead letters again, these or all of them.",
+        "Have dead letters tried again, these or all of them.",
         _redeliver,
         Redelivered,
         TokenRole.ADMIN,

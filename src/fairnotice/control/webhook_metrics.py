@@ -20,6 +20,15 @@ def of_webhooks(delivering: Delivering) -> Iterator[Metric]:
             for outcome in OUTCOMES
         ],
     )
+    yield Metric(
+        "fairnotice_webhook_dead_letters_forgotten_total",
+        "counter",
+        "Dead letters that went because there were too many of them, by webhook.",
+        [
+            ("", (("webhook", name),), counts["forgotten"])
+            for name, counts in delivering.counts().items()
+        ],
+    )
     waiting = delivering.waiting()
     yield Metric(
         "fairnotice_webhook_waiting",

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
@@ -16,6 +17,7 @@ from fairnotice.deliveries import retries, shapes
 from fairnotice.deliveries.queueing import Journal
 from fairnotice.deliveries.sending import Answer, Sender, shown, target_of
 from fairnotice.errors import FairnoticeError, Unavailable
+from fairnotice.stores.store import Store
 from fairnotice.stores.webhooks import Delivery, Queued, Webhook
 
 log = logging.getLogger(__name__)
@@ -24,6 +26,10 @@ log = logging.getLogger(__name__)
 WAITING_MAX = 1_000
 # So many requests at a time to one receiver.
 AT_ONCE_MAX = 4
+# So many dead letters are kept; it is looked whether there are more after so many new ones, since
+# to count them is to read them.
+DEAD_MAX = 10_000
+DEAD_LOOK_EVERY = 100
 # However far off the next try is, the clock may be stepped, and there may be a new letter.
 LOOK_SECONDS = 1.0
 AGAIN_SECONDS = 1.0
@@ -61,6 +67,8 @@ class Courier:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._results: list[tuple[int, Delivery | None]] = []
         self._woken = asyncio.Event()
+        # Dead letters since it was looked how many there are; at first that is not known.
+        self._unlooked = DEAD_LOOK_EVERY
 
     @property
     def waiting_count(self) -> int:
@@ -70,7 +78,9 @@ class Courier:
     def oldest_seconds(self) -> float:
         """For how long the first of them has waited."""
         first = next(iter(self._waiting.values()), None)
-        return 0.0 if first is None else (self._clock.wall() - first.queued_at).total_seconds()
+        waited = timedelta() if first is None else self._clock.wall() - first.queued_at
+        # Not less than nothing, though the clock may be set back.
+        return max(0.0, waited.total_seconds())
 
     def look_again(self) -> None:
         """A dead letter was put back among those that wait."""
@@ -78,9 +88,13 @@ class Courier:
         self._woken.set()
 
     async def deliver(self) -> None:
-        """Deliver, for as long as the task lives; queueing.CursorMoved where another does."""
+        """Deliver, for as long as the task lives; queueing.CursorMoved where another does.
+
+        Back when this control plane leads no more. That is seen before each turn: one that was
+        stopped and goes on would else note what came of a try of a letter that is another's by now.
+        """
         try:
-            while True:
+            while self._conductor.leading:
                 try:
                     await self._turn()
                 except Unavailable as error:
@@ -122,17 +136,13 @@ class Courier:
     def _send_due(self) -> None:
         now = self._clock.wall()
         for number, delivery in self._heads():
-            if len(self._under_way) >= AT_ONCE_MAX:
-                return
-            if delivery.next_at > now:
-                continue
-            over = retries.expired(self.webhook, delivery, now) if delivery.attempts else None
+            over = retries.expired(self.webhook, delivery, now)
             if over is not None:
                 self._results.append((number, over))
                 self._woken.set()
-                continue
-            task = asyncio.ensure_future(self._try(number, delivery))
-            self._under_way[delivery.event] = task
+            elif len(self._under_way) < AT_ONCE_MAX and retries.is_due(delivery, now):
+                task = asyncio.ensure_future(self._try(number, delivery))
+                self._under_way[delivery.event] = task
 
     def _heads(self) -> Iterator[tuple[int, Delivery]]:
         """Of each event the first that waits, unless one is under way."""
@@ -163,7 +173,8 @@ class Courier:
         if answer.status in retries.TAKEN:
             self.counts["delivered"] += 1
             return None
-        return self._failed(delivery, f"it answered {answer.status}", answer.status)
+        retry_after = answer.headers.get("retry-after", "")
+        return self._failed(delivery, f"it answered {answer.status}", answer.status, retry_after)
 
     async def send(self, delivery: Delivery) -> Answer:
         """What the receiver answers; Unavailable or UsageError where he is not reached."""
@@ -172,13 +183,16 @@ class Courier:
         headers = shapes.headers(self.webhook, delivery, body, self._clock.wall())
         return await self._sender.ask("POST", target, headers, body)
 
-    def _failed(self, delivery: Delivery, error: str, status: int = 0) -> Delivery:
+    def _failed(
+        self, delivery: Delivery, error: str, status: int = 0, retry_after: str = ""
+    ) -> Delivery:
         after = retries.failed(
             self.webhook,
             delivery,
             self._clock.wall(),
             error,
             status=status,
+            retry_after=retry_after,
             retry_seconds=self._retry_seconds,
         )
         self.counts["failed"] += 1
@@ -193,7 +207,15 @@ class Courier:
             return
         done = [number for number, after in results if after is None]
         kept = [Queued(number, after) for number, after in results if after is not None]
-        await self._conductor.ask_store(lambda store: store.settle_deliveries(done, kept))
+        dead_count = sum(1 for _, after in kept if after.dead_at is not None)
+        look = dead_count and self._unlooked + dead_count >= DEAD_LOOK_EVERY
+
+        def settle(store: Store) -> int:
+            store.settle_deliveries(done, kept)
+            return store.forget_dead_letters_beyond(self.webhook.id, DEAD_MAX) if look else 0
+
+        self._forgotten(await self._conductor.ask_store(settle))
+        self._unlooked = 0 if look else self._unlooked + dead_count
         del self._results[: len(results)]
         for number in done:
             self._waiting.pop(number, None)
@@ -215,6 +237,16 @@ class Courier:
             delivery.status,
             delivery.error,
         )
+
+    def _forgotten(self, count: int) -> None:
+        if count:
+            self.counts["forgotten"] += count
+            log.warning(
+                "the %d oldest dead letters of %s are forgotten: no more than %d are kept",
+                count,
+                self.webhook.name,
+                DEAD_MAX,
+            )
 
     # ---- Waiting ----
 
@@ -246,7 +278,8 @@ class Courier:
 
     def _seconds_to_next(self) -> float:
         now = self._clock.wall()
-        waits = [(one.next_at - now).total_seconds() for _, one in self._heads()]
+        at = (retries.looked_at(self.webhook, one) for _, one in self._heads())
+        waits = [(one - now).total_seconds() for one in at]
         if len(self._under_way) >= AT_ONCE_MAX:
             # Nothing is begun before one of those has ended, and that wakes us.
             waits = []

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
@@ -43,7 +43,8 @@ class Delivering:
         self.retry_seconds: Sequence[float] = RETRY_SECONDS
         self._couriers: dict[str, Courier] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        # What couriers have counted that are no more.
+        # By id: the names of all webhooks, and what couriers have counted that are no more.
+        self._names: dict[str, str] = {}
         self._before: dict[str, Counter[str]] = {}
         self._changed = asyncio.Event()
 
@@ -62,13 +63,18 @@ class Delivering:
                 log.warning("webhooks wait for the store: %s", error)
             finally:
                 await self._dismiss(list(self._tasks))
+            if not self._conductor.leading:
+                # Whoever leads now counts on; and here nobody would see that one is deleted.
+                self._forget_counts(())
             await self._clock.sleep(LOOK_SECONDS)
 
     async def _while_leading(self) -> None:
         while self._conductor.leading:
             self._changed.clear()
             known = await self._conductor.ask_store(lambda store: store.webhooks())
+            self._names = {one.webhook.id: one.webhook.name for one in known}
             await self._employ([one for one in known if not one.webhook.validation_code])
+            self._forget_counts(self._names)
             await self._wait()
 
     async def _employ(self, known: list[Followed]) -> None:
@@ -135,13 +141,21 @@ class Delivering:
                 await task
         for id_ in ids:
             courier = self._couriers.pop(id_)
-            self._before.setdefault(courier.webhook.name, Counter()).update(courier.counts)
+            self._before.setdefault(id_, Counter()).update(courier.counts)
+
+    def _forget_counts(self, kept: Container[str]) -> None:
+        """A webhook that is deleted leaves nothing in the metrics."""
+        self._before = {id_: counts for id_, counts in self._before.items() if id_ in kept}
 
     # ---- For the metrics ----
 
     def counts(self) -> dict[str, Counter[str]]:
         """By webhook: what came of the tries since this process began."""
-        found = {name: Counter(counts) for name, counts in self._before.items()}
+        found = {
+            self._names[id_]: Counter(counts)
+            for id_, counts in self._before.items()
+            if id_ in self._names
+        }
         for courier in self._couriers.values():
             found.setdefault(courier.webhook.name, Counter()).update(courier.counts)
         return found

@@ -1,5 +1,6 @@
 """From the journal to what a webhook is told: which changes, and as what."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
@@ -27,6 +28,8 @@ PIECE_DELIVERIES = 500
 # A cursor that moved without a delivery is written down after so many lines, or seconds.
 CURSOR_LINES = 5_000
 CURSOR_SECONDS = 60.0
+# Of scopes that are gone, so many are remembered; of others their name has to do.
+SCOPES_MAX = 10_000
 
 
 class CursorMoved(Exception):
@@ -104,7 +107,8 @@ class Journal:
         yield from self._deliveries(((change.row, change.at) for change in found), now)
         # Of those that are there the fleet knows more.
         fleet = self._conductor.fleet.scopes
-        self._scopes = {name: row for name, row in self._scopes.items() if name not in fleet}
+        gone = ((name, row) for name, row in self._scopes.items() if name not in fleet)
+        self._scopes = dict(deque(gone, SCOPES_MAX))
 
     def _deliveries(
         self, events: Iterable[tuple[Event, datetime]], now: datetime

@@ -1,37 +1,35 @@
 """One request to a receiver outside, and what may be asked there at all.
 
 Whoever names the address of a webhook has this service connect to it. So: HTTPS, verified, unless
-the receiver is on this machine or plain HTTP was allowed for it; no redirect is followed; the
-address that was checked is the one that is connected to, whatever its name stands for a moment
-later; and no link-local address, where clouds keep the credentials of machines.
+the receiver is on this machine or plain HTTP was allowed for it; no redirect is followed; and no
+address where clouds keep the credentials of machines (addresses.py).
 """
 
 import asyncio
 import contextlib
 import ipaddress
-import socket
 import ssl
-from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httptools
 
+from fairnotice.deliveries.addresses import Addresses
 from fairnotice.deliveries.shapes import Headers
 from fairnotice.errors import Unavailable, UsageError
 
 # Azure Event Grid waits so long for an answer.
 ANSWER_SECONDS = 30.0
-# Of an answer, so much is read; only a handshake's means something.
+# The head of an answer says whether a delivery was taken, as it does for Azure Event Grid. What is
+# below it is read for so long and no longer: a receiver that is still writing would else be told
+# that the connection broke. Only a handshake wants to know what it says.
+REST_SECONDS = 3.0
 ANSWER_BYTES_MAX = 64 * 1024
 URL_CHARACTERS_MAX = 2_048
 PORTS = {"http": 80, "https": 443}
 READ_BYTES = 16 * 1024
 USER_AGENT = "fairnotice"
-# Where clouds keep what machines may know, beside the link-local addresses.
-OF_CLOUDS = frozenset(
-    map(ipaddress.ip_address, ("168.63.129.16", "100.100.100.200", "fd00:ec2::254"))
-)
+NO_HTTP = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -98,18 +96,6 @@ def _is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def must_be_allowed(address: str) -> None:
-    """UsageError for an address that no receiver has, and that others could be after."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        found = found.ipv4_mapped or found.sixtofour or found
-    if found.is_loopback:
-        return
-    nobodys = found.is_link_local or found.is_multicast or found.is_unspecified or found.is_reserved
-    if nobodys or found in OF_CLOUDS:
-        raise UsageError(f"{found} is an address that no webhook may have.")
-
-
 class Sender:
     """Asks receivers, each time over a connection of its own.
 
@@ -119,6 +105,7 @@ class Sender:
     def __init__(self, trust: ssl.SSLContext | None = None) -> None:
         # SSL_CERT_FILE adds an authority of one's own.
         self._trust = trust or ssl.create_default_context()
+        self._addresses = Addresses()
 
     async def ask(
         self,
@@ -128,35 +115,42 @@ class Sender:
         body: bytes = b"",
         seconds: float = ANSWER_SECONDS,
     ) -> Answer:
-        """What is answered, whatever the status."""
+        """What is answered, whatever the status: its head, and what comes below it in time."""
         try:
-            async with asyncio.timeout(seconds):
-                return await self._ask(method, target, headers, body)
+            async with asyncio.timeout(seconds) as limit:
+                reader, writer = await self._connected(target, seconds)
+                try:
+                    writer.write(_request(method, target, headers, body))
+                    await writer.drain()
+                    reading = _Reading(reader)
+                    await reading.head()
+                    limit.reschedule(None)
+                    await reading.rest()
+                finally:
+                    # Not close: the good-bye of TLS would wait for a receiver that may be gone.
+                    writer.transport.abort()
         except TimeoutError as error:
             raise Unavailable(f"there was no answer within {seconds:g} s") from error
-        except httptools.HttpParserError as error:
+        except NO_HTTP as error:
             raise Unavailable(f"what was answered is no HTTP ({error})") from error
         except ConnectionRefusedError as error:
             raise Unavailable("nobody listens there") from error
         except OSError as error:
             raise Unavailable(str(error) or type(error).__name__) from error
+        return reading.answer
 
-    async def _ask(self, method: str, target: Target, headers: Headers, body: bytes) -> Answer:
-        reader, writer = await self._connected(target)
-        try:
-            writer.write(_request(method, target, headers, body))
-            await writer.drain()
-            return await _answer(reader, method)
-        finally:
-            # abort and not close: the good-bye of TLS would wait for a receiver that may be gone.
-            writer.transport.abort()
+    async def _connected(self, target: Target, seconds: float) -> Connection:
+        """A connection to the first of its addresses where somebody listens.
 
-    async def _connected(self, target: Target) -> Connection:
-        """A connection to the first of its addresses where somebody listens."""
-        *others, last = await _resolved(target)
+        One that swallows what is sent to it (a name with a dead AAAA record) has its share of half
+        of the time: so the last is reached, whatever the others do, and has time to answer.
+        """
+        *others, last = await self._addresses.of(target.host, target.port)
+        share_seconds = seconds / 2 / max(1, len(others))
         for address in others:
             with contextlib.suppress(OSError):
-                return await self._opened(address, target)
+                async with asyncio.timeout(share_seconds):
+                    return await self._opened(address, target)
         return await self._opened(last, target)
 
     async def _opened(self, address: str, target: Target) -> Connection:
@@ -167,18 +161,6 @@ class Sender:
             server_hostname=target.host if target.secure else None,
             limit=READ_BYTES,
         )
-
-
-async def _resolved(target: Target) -> list[str]:
-    """The addresses of the receiver; UsageError where one of them may not be asked."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    addresses = [str(one[4][0]) for one in found]
-    for address in addresses:
-        must_be_allowed(address)
-    if not addresses:
-        raise Unavailable(f"{target.host} has no address")
-    return addresses
 
 
 def _request(method: str, target: Target, headers: Headers, body: bytes) -> bytes:
@@ -193,52 +175,68 @@ def _request(method: str, target: Target, headers: Headers, body: bytes) -> byte
     return "\r\n".join((*lines, "", "")).encode("ascii", "replace") + body
 
 
-async def _answer(reader: asyncio.StreamReader, method: str) -> Answer:
-    parsed = _Parsed()
-    parser = httptools.HttpResponseParser(parsed)
-    parsed.status_of = parser.get_status_code
-    left_bytes = 2 * ANSWER_BYTES_MAX
-    while not parsed.complete and left_bytes > 0:
-        data = await reader.read(READ_BYTES)
-        if not data:
-            break
-        left_bytes -= len(data)
-        parser.feed_data(data)
-        # The rest is not wanted: that it was taken is said above it.
-        if len(parsed.body) > ANSWER_BYTES_MAX or (parsed.status and method == "OPTIONS"):
-            break
-    if not parsed.status:
-        why = "the connection was closed before an answer"
-        raise Unavailable(why if left_bytes > 0 else "its answer has no end")
-    return Answer(parsed.status, parsed.headers, bytes(parsed.body[:ANSWER_BYTES_MAX]))
+class _Reading:
+    """An answer as it comes in."""
 
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._parser = httptools.HttpResponseParser(self)
+        self._left_bytes = 2 * ANSWER_BYTES_MAX
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._body = bytearray()
+        self._complete = False
 
-class _Parsed:
-    """What the parser has seen."""
+    @property
+    def answer(self) -> Answer:
+        """What has come of it."""
+        return Answer(self._status, self._headers, bytes(self._body[:ANSWER_BYTES_MAX]))
 
-    def __init__(self) -> None:
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self.body = bytearray()
-        self.complete = False
-        self.status_of: Callable[[], int] = lambda: 0
+    async def head(self) -> None:
+        """Read until it is known what is answered; Unavailable where nothing is."""
+        while not self._status:
+            if not await self._more():
+                closed = "the connection was closed before an answer"
+                raise Unavailable(closed if self._left_bytes > 0 else "its answer has no end")
+
+    async def rest(self) -> None:
+        """Read what is below it, as far as it comes; whatever goes wrong, the head has said it."""
+        with contextlib.suppress(OSError):
+            async with asyncio.timeout(REST_SECONDS):
+                while not self._complete and len(self._body) < ANSWER_BYTES_MAX:
+                    self._complete |= not await self._more()
+
+    async def _more(self) -> bool:
+        """Whether there may be more after this."""
+        data = await self._reader.read(READ_BYTES)
+        self._left_bytes -= len(data)
+        try:
+            self._parser.feed_data(data)
+        except NO_HTTP:
+            if not self._status:
+                raise
+            self._complete = True
+        return bool(data) and self._left_bytes > 0
+
+    # ---- What the parser has seen ----
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note a header."""
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+        """Note a header, unless it comes below the body."""
+        if not self._status:
+            self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
         """Note that the head is there, unless another one follows it (1xx)."""
-        status = self.status_of()
+        status = self._parser.get_status_code()
         if status // 100 == 1:
-            self.headers.clear()
-            return
-        self.status = status
+            self._headers.clear()
+        else:
+            self._status = status
 
     def on_body(self, piece: bytes) -> None:
         """Keep a piece of the body."""
-        self.body += piece
+        self._body += piece
 
     def on_message_complete(self) -> None:
         """Note the end."""
-        self.complete = bool(self.status)
+        self._complete = bool(self._status)

@@ -4,8 +4,9 @@ import base64
 import hmac
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -22,8 +23,6 @@ from fairnotice.words import EventSchema, EventSource, EventStatus, EventType, S
 
 NAME_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 WEBHOOKS_MAX = 50
-ATTEMPTS_MAX = 30
-KEEP_MINUTES_MAX = 1_440
 # Dead letters that are put back at a time.
 REDELIVER_MAX = 1_000
 TEST_SECONDS = 10.0
@@ -42,8 +41,8 @@ class Wanted(NamedTuple):
     resource_groups: tuple[str, ...] = ()
     signed: bool = False
     allow_http: bool = False
-    attempts_max: int = ATTEMPTS_MAX
-    keep_minutes: int = KEEP_MINUTES_MAX
+    attempts_max: int = retries.ATTEMPTS_MAX
+    keep_minutes: int = retries.KEEP_MINUTES_MAX
 
 
 class Standing(NamedTuple):
@@ -211,19 +210,22 @@ class Webhooks:
         return webhook
 
     async def redeliver(self, name: str, ids: tuple[str, ...]) -> int:
-        """Have dead letters delivered again, these or all of them; how many."""
-        id_ = (await self.named(name)).webhook.id
+        """Have dead letters tried again, these or all of them; how many.
+
+        UnknownName, and none of them is, where there is no dead letter of an id.
+        """
+        webhook = (await self.named(name)).webhook
         now = self._now
 
         def put_back(store: Store) -> int:
-            count, after = 0, 0
-            while found := store.deliveries(id_, REDELIVER_MAX, dead=True, after=after):
-                after = found[-1].number
-                wanted = [one for one in found if not ids or one.delivery.id in ids]
-                back = [Queued(one.number, retries.anew(one.delivery, now)) for one in wanted]
-                store.settle_deliveries([], back)
-                count += len(back)
-            return count
+            if ids:
+                wanted = set(ids)
+                these = [one for one in _dead(store, webhook.id) if one.delivery.id in wanted]
+                missing = wanted - {one.delivery.id for one in these}
+                if missing:
+                    raise UnknownName(f"{webhook.name} has no dead letter {min(missing)}.")
+                return _back(store, these, now)
+            return _back(store, _dead(store, webhook.id), now)
 
         count = await self._conductor.ask_store(put_back)
         self.changed()
@@ -269,6 +271,25 @@ class Webhooks:
             next_at=now,
             content=content,
         )
+
+
+def _dead(store: Store, webhook: str) -> Iterator[Queued]:
+    """All dead letters of a webhook, the oldest first."""
+    after = 0
+    while found := store.deliveries(webhook, REDELIVER_MAX, dead=True, after=after):
+        after = found[-1].number
+        yield from found
+
+
+def _back(store: Store, letters: Iterable[Queued], now: datetime) -> int:
+    """Put letters back among those that wait, where they were; how many."""
+    count, left = 0, iter(letters)
+    while piece := list(islice(left, REDELIVER_MAX)):
+        store.settle_deliveries(
+            [], [Queued(one.number, retries.anew(one.delivery, now)) for one in piece]
+        )
+        count += len(piece)
+    return count
 
 
 def _taken(name: str) -> UsageError:

@@ -104,6 +104,15 @@ class MemoryWebhooks:
                 del self._queue[number]
             return len(old)
 
+    def forget_dead_letters_beyond(self, webhook: str, count: int) -> int:
+        """Delete the oldest that were given up, beyond so many."""
+        with self._webhooks_lock:
+            dead = [one.number for one in self._of(webhook, dead=True)]
+            beyond = dead[: max(0, len(dead) - count)]
+            for number in beyond:
+                del self._queue[number]
+            return len(beyond)
+
     # ---- Copies ----
 
     def _copied_webhooks(self) -> Iterator[AnyRow]:

@@ -115,6 +115,10 @@ class Webhooks(Protocol):
         """Delete some that were given up earlier; how many. Called again until it says 0."""
         ...
 
+    def forget_dead_letters_beyond(self, webhook: str, count: int) -> int:
+        """Delete the oldest of a webhook's that were given up, beyond so many; how many."""
+        ...
+
 
 # ---- As text ----
 

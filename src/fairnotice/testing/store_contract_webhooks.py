@@ -114,6 +114,29 @@ def _what_was_taken_leaves_the_queue(make_store: Callable[[], Store]) -> None:
         promise(store.deliveries(hook, 9) == waiting, "and nothing else is")
 
 
+def _of_dead_letters_the_oldest_go_first(make_store: Callable[[], Store]) -> None:
+    hook, other = _webhook(1).id, _webhook(2).id
+    several = [_delivery(number) for number in range(4)]
+    with _open(make_store) as store:
+        waiting = store.deliveries(hook, 9)
+        cursors = {one.webhook.id: one.cursor for one in store.webhooks()}
+        for whose in (hook, other):
+            store.queue_deliveries(whose, cursors[whose], cursors[whose], several)
+            # Whatever was given up first: their order is that of what happened.
+            dead = [
+                Queued(number, msgspec.structs.replace(one, dead_at=START - timedelta(place)))
+                for place, (number, one) in enumerate(store.deliveries(whose, 9)[-4:])
+            ]
+            store.settle_deliveries([], dead)
+        letters = store.deliveries(other, 9, dead=True)
+        promise(store.forget_dead_letters_beyond(other, 4) == 0, "so many are kept")
+        promise(store.forget_dead_letters_beyond(other, 1) == 3, "and what is beyond is not")
+        promise(store.deliveries(other, 9, dead=True) == letters[3:], "the newest is kept")
+        promise(store.deliveries_count(hook, dead=True) == 4, "those of others are kept")
+        promise(store.forget_dead_letters_beyond(hook, 0) == 4, "also none may be kept")
+        promise(store.deliveries(hook, 9) == waiting, "what waits is no dead letter")
+
+
 def _a_webhook_goes_with_all_that_it_waits_for(make_store: Callable[[], Store]) -> None:
     hook, other = _webhook(1).id, _webhook(2).id
     with _open(make_store) as store:
@@ -130,5 +153,6 @@ PROMISES: tuple[Callable[[Callable[[], Store]], None], ...] = (
     _webhooks_come_back,
     _what_is_queued_waits_in_its_order,
     _what_was_taken_leaves_the_queue,
+    _of_dead_letters_the_oldest_go_first,
     _a_webhook_goes_with_all_that_it_waits_for,
 )

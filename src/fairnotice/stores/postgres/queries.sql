@@ -273,6 +273,14 @@ UPDATE fairnotice.delivery SET dead_at = %s, body = %s WHERE number = %s;
 DELETE FROM fairnotice.delivery
 WHERE number IN (SELECT number FROM fairnotice.delivery WHERE dead_at < %s LIMIT %s);
 
+-- name: remove_dead_letters_beyond
+-- Forget the oldest deliveries of a webhook that were given up, beyond so many.
+DELETE FROM fairnotice.delivery
+WHERE number IN (
+    SELECT number FROM fairnotice.delivery
+    WHERE webhook = %s AND dead_at IS NOT NULL ORDER BY number DESC OFFSET %s
+);
+
 -- name: copy_rows
 -- The whole state, as it is copied.
 SELECT kind, id, body FROM fairnotice.fleet ORDER BY position;

@@ -102,3 +102,9 @@ class PostgresWebhooks:
         with self._door("forget_dead_letters"):
             asked = (before, sql.FORGET_LINES)
             return self._usable().execute(_QUERIES["remove_dead_letters"], asked).rowcount
+
+    def forget_dead_letters_beyond(self, webhook: str, count: int) -> int:
+        """Delete the oldest that were given up, beyond so many."""
+        with self._door("forget_dead_letters_beyond"):
+            asked = (webhook, count)
+            return self._usable().execute(_QUERIES["remove_dead_letters_beyond"], asked).rowcount

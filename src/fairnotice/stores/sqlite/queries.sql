@@ -150,6 +150,11 @@ UPDATE delivery SET dead_at = ?, body = ? WHERE number = ?;
 -- Some deliveries that were given up before this.
 SELECT number FROM delivery WHERE dead_at < ? LIMIT ?;
 
+-- name: dead_letters_beyond
+-- The oldest deliveries of a webhook that were given up, beyond so many.
+SELECT number FROM delivery
+WHERE webhook = ? AND dead_at IS NOT NULL ORDER BY number DESC LIMIT -1 OFFSET ?;
+
 -- name: copy_rows
 -- The whole state, as it is copied.
 SELECT kind, id, body FROM fleet ORDER BY position;

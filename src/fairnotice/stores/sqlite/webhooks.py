@@ -94,3 +94,13 @@ class SqliteWebhooks:
             with self._writing("forget_dead_letters") as connection:
                 connection.executemany(_QUERIES["remove_delivery"], old)
         return len(old)
+
+    def forget_dead_letters_beyond(self, webhook: str, count: int) -> int:
+        """Delete the oldest that were given up, beyond so many."""
+        with self._reading("forget_dead_letters_beyond") as connection:
+            which = (webhook, count)
+            beyond = connection.execute(_QUERIES["dead_letters_beyond"], which).fetchall()
+        if beyond:
+            with self._writing("forget_dead_letters_beyond") as connection:
+                connection.executemany(_QUERIES["remove_delivery"], beyond)
+        return len(beyond)
