@@ -16,6 +16,8 @@ if missing():
 import libvirt
 
 from fairnotice.drivers.libvirt.happenings import SAME_WITHIN_SECONDS
+from fairnotice.drivers.libvirt.host import set_label
+from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.records import records_in
 from tests.vms import guest
 from tests.vms.cloud import Cloud, wait_until
@@ -239,11 +241,24 @@ def _node(cloud, name):
 
 # ---- Over TLS ----
 
-_OPEN = "import libvirt, sys; print(libvirt.open(sys.argv[1]).getHostname())"
+_DISCOVER = """
+import asyncio, sys
+from fairnotice.clock import SystemClock
+from fairnotice.drivers.libvirt.driver import LibvirtDriver
+from fairnotice.drivers.libvirt.settings import LibvirtSettings, NodeAddress
+
+async def main():
+    nodes = {"n2": NodeAddress(sys.argv[1])}
+    driver = LibvirtDriver(LibvirtSettings(nodes=nodes), SystemClock())
+    print(*[f"{one.vm} on {one.node}: {one.power}" for one in await driver.discover(1)])
+    await driver.close()
+
+asyncio.run(main())
+"""
 
 
-def test_a_node_is_opened_by_tls(nodes, tmp_path):
-    """With certificates of our own on both sides."""
+def test_the_driver_opens_a_node_by_tls(nodes, tmp_path):
+    """With certificates of our own on both sides, and finds what is there."""
     pki = _certificates(tmp_path / "pki")
     node = nodes.nodes["n2"]
     node.stop()
@@ -253,8 +268,10 @@ def test_a_node_is_opened_by_tls(nodes, tmp_path):
     )
     node.more = "--listen"
     node.start()
+    domain = libvirt.open(node.uri).defineXML(nodes.domain_xml(VM, ADDRESS))
+    set_label(domain, Label())
     uri = f"qemu+tls://127.0.0.1/system?pkipath={pki}"
-    command = nodes.network.inside(sys.executable, "-c", _OPEN, uri)
+    command = nodes.network.inside(sys.executable, "-c", _DISCOVER, uri)
     deadline = CLOCK.monotonic() + 20
     while True:
         done = subprocess.run(  # noqa: S603
@@ -262,7 +279,7 @@ def test_a_node_is_opened_by_tls(nodes, tmp_path):
         )
         if done.returncode == 0 or CLOCK.monotonic() > deadline:
             break
-    assert done.stdout == "n2\n", done.stderr
+    assert done.stdout == f"{VM} on n2: stopped\n", done.stderr
 
 
 def _certificates(folder):

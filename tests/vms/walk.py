@@ -1,7 +1,9 @@
 """One real VM through every impact: announced, approved from inside, done, and proven."""
 
+import threading
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Self
 
 import libvirt
 
@@ -10,8 +12,9 @@ from tests.vms.cloud import Cloud, wait_until
 from tests.vms.nodes import CLOCK
 
 VM, ADDRESS = "vm0", "10.77.0.10"
-RUNNING = libvirt.VIR_DOMAIN_RUNNING
+RUNNING, PAUSED = libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_PAUSED
 FREEZE_SECONDS = 3
+LOOK_SECONDS = 0.1
 
 
 class Proof(NamedTuple):
@@ -25,9 +28,9 @@ class Proof(NamedTuple):
 
 def walk(cloud: Cloud) -> Iterator[Proof]:
     """Freeze, reboot, live migration, redeploy and terminate, one after the other."""
-    yield _step(
-        cloud, "Freeze", ("node", "maintain", "n1", "--duration", str(FREEZE_SECONDS)), _frozen
-    )
+    words = ("node", "maintain", "n1", "--duration", str(FREEZE_SECONDS))
+    with Watch(cloud) as watch:
+        yield _step(cloud, "Freeze", words, partial(_frozen, watch))
     yield _step(cloud, "Reboot", ("vm", "restart", VM), _rebooted)
     yield _step(cloud, "live migration", ("node", "migrate", "n1"), _migrated)
     run_uncordon(cloud)
@@ -71,11 +74,47 @@ def _goes_on(cloud: Cloud) -> None:
     wait_until("the guest is answered again", lambda: cloud.ticks(VM) > ticks)
 
 
-def _frozen(cloud: Cloud, before: Before) -> str:
+class Watch:
+    """Looks at the VM from outside, again and again: for how long it is paused and silent."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        # Each look at a paused VM: when, and how often its guest had ticked.
+        self._paused: list[tuple[float, int]] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            if PAUSED in self._cloud.states(VM).values():
+                self._paused.append((CLOCK.monotonic(), self._cloud.ticks(VM)))
+
+    def paused_seconds(self) -> float:
+        """Between the first look and the last; 0 where it was never seen so."""
+        return self._paused[-1][0] - self._paused[0][0] if self._paused else 0.0
+
+    def ticks_while_paused(self) -> int:
+        """What came over its console meanwhile; the first look may come before its last word."""
+        return self._paused[-1][1] - self._paused[1][1]
+
+
+def _frozen(watch: Watch, cloud: Cloud, before: Before) -> str:
     _goes_on(cloud)
     assert cloud.boots(VM) == before.boots
     assert cloud.states(VM) == {"n1": RUNNING}
-    return f"the same boot {before.boots[-1][:8]}, held for {FREEZE_SECONDS} s"
+    held = watch.paused_seconds()
+    # Seen at some looks: a bit less than it was, and not much more.
+    assert FREEZE_SECONDS - 1 < held < FREEZE_SECONDS + 2, held
+    assert watch.ticks_while_paused() == 0
+    return f"the same boot {before.boots[-1][:8]}, paused for {held:.1f} s and silent meanwhile"
 
 
 def _rebooted(cloud: Cloud, before: Before) -> str:
