@@ -1,4 +1,4 @@
-"""The libvirt driver's logic, on libvirt's own test driver: deaths at every call, labels, looks."""
+"""The libvirt driver's logic, on libvirt's own test driver: freezes, labels, looks, settings."""
 
 import asyncio
 import logging
@@ -28,16 +28,6 @@ async def becomes(nodes, wanted):
     """Wait until the VM is there, and so."""
     while states(nodes) != wanted:  # noqa: ASYNC110 - libvirt is asked, it does not tell
         await asyncio.sleep(0.01)
-
-
-AFTERWARDS = {
-    ImpactKind.FREEZE: {"n1": RUNNING},
-    ImpactKind.REBOOT: {"n1": RUNNING},
-    ImpactKind.REDEPLOY: {"n2": RUNNING},
-    ImpactKind.STOP: {"n1": libvirt.VIR_DOMAIN_SHUTOFF},
-    ImpactKind.DEALLOCATE: {"n1": libvirt.VIR_DOMAIN_SHUTOFF},
-    ImpactKind.DELETE: {},
-}
 
 
 def test_a_freeze_that_nobody_asks_for_is_ended_by_whoever_looks_next(nodes):

@@ -12,8 +12,7 @@ from fairnotice.drivers.libvirt import footing, pauses
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.errors import Unavailable
 from fairnotice.words import ImpactKind, Outcome
-from tests.drivers.libvirt_nodes import RUNNING, TestNodes, libvirt
-from tests.drivers.test_libvirt import ended, order, states
+from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, libvirt, order, states
 
 OFF = libvirt.VIR_DOMAIN_SHUTOFF
 AFTERWARDS = {
