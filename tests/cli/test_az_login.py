@@ -65,7 +65,7 @@ def test_what_is_not_behind_a_proxy_stays_so(home):
 
 
 def test_whoever_was_trusted_in_this_terminal_still_is(home, tmp_path):
-    """What az heeds, pip heeds too: the system's own, by file and directory, and what was set; twice too."""
+    """What az heeds, pip heeds too: the system's own, by file and directory, and what was set."""
     folder = tmp_path / "directory"
     folder.mkdir()
     (folder / "README").write_text("no certificate")
