@@ -47,21 +47,25 @@ def tools(tmp_path_factory):
 
 
 def test_the_five_lines_of_the_guide(tmp_path):
-    """From `make up` to a restart, as they stand there."""
+    """From `make up` to a restart, and what Python does, as they stand there."""
     page = (ROOT / "docs/guides/azure-tools.md").read_text("utf-8")
     lines = page.partition("```bash\n")[2].partition("```")[0].strip().splitlines()
     assert len(lines) == 5
     assert lines[0].startswith("make up ")
     up = (
-        f'{ROOT}/.venv/bin/fairnotice up > $FOLDER/up.log 2>&1 & trap "kill $!" EXIT; '
+        f'{lines[0].partition("#")[0]} > $FOLDER/up.log 2>&1 & trap "kill $!" EXIT; '
         "until grep -q 'fairnotice is up' $FOLDER/up.log; do sleep 0.1; done; "
     )
     path = f"{ROOT}/.venv/bin:{ROOT}/.venv-azure/bin:{os.environ['PATH']}"
-    found = alone(
-        up + "\n".join(lines[1:]), tmp_path, HOME=str(tmp_path), PATH=path, XDG_STATE_HOME=""
-    )
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text(page.partition("```python\n")[2].partition("```")[0])
+    sdk = f"\necho; {ROOT}/.venv-sdks/bin/python {snippet}"
+    where = {"HOME": str(tmp_path), "PATH": path, "XDG_STATE_HOME": "", "MAKEFLAGS": ""}
+    found = alone(up + "\n".join(lines[1:]) + sdk, tmp_path, **where)
     assert '"EventType":"Reboot"' in found
     assert '"EventStatus":"Scheduled"' in found
+    assert found.splitlines()[-2:] == ["['web-0', 'web-1', 'web-2', 'db']", "InProgress"]
+    assert "make" not in (tmp_path / "up.log").read_text()
 
 
 def shown(tools, line):
