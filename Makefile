@@ -28,7 +28,7 @@ $(STAMP): requirements-dev.lock pyproject.toml scripts/install
 
 # Only what the service needs; whoever has the development environment has that already.
 $(SERVICE): requirements-up.lock pyproject.toml scripts/install
-	@if test -e $(STAMP); then $(MAKE) --no-print-directory install; \
+	@if test -e $(STAMP); then $(MAKE) --silent --no-print-directory install; \
 	else scripts/install requirements-up.lock; fi
 	@touch $@
 

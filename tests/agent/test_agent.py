@@ -401,7 +401,7 @@ def test_a_recover_that_fails_once_is_tried_again(tmp_path, cloud):
         event.cancel()
         cloud.wait_until(once.exists)
         cloud.wait_until(lambda: home.journal.count("ended") == 2)
-        assert not home.ready.exists()
+        cloud.wait_until(lambda: not home.ready.exists())
         again.touch()
         cloud.wait_until(lambda: home.over)
         cloud.wait_until(home.ready.exists)

@@ -4,7 +4,7 @@ import http.client
 import json
 import ssl
 from contextlib import contextmanager
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from fairnotice.arm.serving import Port, opened, opened_for_this_machine
 from fairnotice.clock import SystemClock
@@ -129,3 +129,8 @@ def asked(store=None, **more):
     port = Port(ANYWHERE, Entrance())
     with serving(store, beside=opened(port), **more) as served:
         yield Asking(served)
+
+
+def operation(answer, header):
+    """Which one an answer names, whatever revision whoever asks for it has to know by then."""
+    return urlsplit(answer.headers[header]).path

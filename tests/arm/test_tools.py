@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.arm.tools import ANONYMOUS, IDENTIFIED, NOTICE, RESTART
+from tests.arm.tools import ANONYMOUS, BEYOND, IDENTIFIED, NOTICE, RESTART
 
 ROOT = Path(__file__).parents[2]
 REFUSED = {
@@ -47,21 +47,25 @@ def tools(tmp_path_factory):
 
 
 def test_the_five_lines_of_the_guide(tmp_path):
-    """From `make up` to a restart, as they stand there."""
+    """From `make up` to a restart, and what Python does, as they stand there."""
     page = (ROOT / "docs/guides/azure-tools.md").read_text("utf-8")
     lines = page.partition("```bash\n")[2].partition("```")[0].strip().splitlines()
     assert len(lines) == 5
     assert lines[0].startswith("make up ")
     up = (
-        f'{ROOT}/.venv/bin/fairnotice up > $FOLDER/up.log 2>&1 & trap "kill $!" EXIT; '
+        f'{lines[0].partition("#")[0]} > $FOLDER/up.log 2>&1 & trap "kill $!" EXIT; '
         "until grep -q 'fairnotice is up' $FOLDER/up.log; do sleep 0.1; done; "
     )
     path = f"{ROOT}/.venv/bin:{ROOT}/.venv-azure/bin:{os.environ['PATH']}"
-    found = alone(
-        up + "\n".join(lines[1:]), tmp_path, HOME=str(tmp_path), PATH=path, XDG_STATE_HOME=""
-    )
+    snippet = tmp_path / "snippet.py"
+    snippet.write_text(page.partition("```python\n")[2].partition("```")[0])
+    sdk = f"\necho; {ROOT}/.venv-sdks/bin/python {snippet}"
+    where = {"HOME": str(tmp_path), "PATH": path, "XDG_STATE_HOME": "", "MAKEFLAGS": ""}
+    found = alone(up + "\n".join(lines[1:]) + sdk, tmp_path, **where)
     assert '"EventType":"Reboot"' in found
     assert '"EventStatus":"Scheduled"' in found
+    assert found.splitlines()[-2:] == ["['web-0', 'web-1', 'web-2', 'db']", "InProgress"]
+    assert "make" not in (tmp_path / "up.log").read_text()
 
 
 def shown(tools, line):
@@ -74,7 +78,7 @@ def shown(tools, line):
 def test_every_command_of_az_comes_to_what_it_should(tools):
     """Also those that wait for an event: a VM sees it, approves, and the command returns."""
     commands = {name: found for name, found in tools["found"].items() if name.startswith("az ")}
-    assert len(commands) == 27
+    assert len(commands) == 35
     for name, (code, _, said, _) in commands.items():
         wanted, word = REFUSED.get(name.removeprefix("az "), (0, ""))
         assert code == wanted, (name, said)
@@ -88,25 +92,38 @@ def test_a_vm_signs_in_by_what_it_is_and_only_if_it_was_given_an_identity(tools)
         code, _, said, _ = found[name]
         assert code == 0, (name, said)
     assert ["Reboot", IDENTIFIED] in tools["seen"]
+    code, _, said, _ = found[f"{IDENTIFIED}: az {BEYOND}"]
+    assert code == 1
+    assert "AuthorizationFailed" in said
     code, _, said, _ = found[f"{ANONYMOUS}: az login --identity"]
     assert code == 1
     assert "Identity not found" in said
 
 
 def test_what_az_shows(tools):
-    """Names, power, instances, the terminate notice that was asked for, and how many there are."""
-    assert [vm["name"] for vm in shown(tools, "vm list")] == ["web-0", "web-1", "web-2", "db"]
+    """Names, power, instances, sets and groups."""
+    names = ["web-0", "web-1", "web-2", "db", "cheap"]
+    assert [vm["name"] for vm in shown(tools, "vm list")] == names
     assert {vm["powerState"] for vm in shown(tools, "vm list -d")} == {"VM running"}
     assert shown(tools, "vm show -g sample -n web-0")["name"] == "web-0"
     view = shown(tools, "vm get-instance-view -g sample -n web-0")["instanceView"]
-    assert [one["code"] for one in view["statuses"]][-1] == "PowerState/running"
+    assert [one["code"] for one in view["statuses"]][1] == "PowerState/running"
     assert [one["name"] for one in shown(tools, "vmss list")] == ["batch", "spot"]
     assert shown(tools, "vmss show -g sample -n batch")["sku"]["capacity"] == 4
     view = shown(tools, "vmss get-instance-view -g sample -n batch")
-    assert {"code": "PowerState/running", "count": 4} in view["virtualMachine"]["statusesSummary"]
+    counted = {one["code"]: one["count"] for one in view["virtualMachine"]["statusesSummary"]}
+    assert counted["PowerState/running"] == 4
     instances = shown(tools, "vmss list-instances -g sample -n batch")
     assert [one["instanceId"] for one in instances] == ["0", "1", "2", "3"]
     assert [one["name"] for one in shown(tools, "group list")] == ["sample"]
+    assert shown(tools, "group show -n sample")["name"] == "sample"
+    (web,) = shown(tools, "vm availability-set list -g sample")
+    assert web["name"] == "web"
+    assert len(shown(tools, "vm availability-set show -g sample -n web")["virtualMachines"]) == 3
+
+
+def test_what_az_changes(tools):
+    """The terminate notice, how many there are, and tags."""
     updated = shown(tools, f"{NOTICE} 10")
     profile = updated["virtualMachineProfile"]["scheduledEventsProfile"]
     assert profile["terminateNotificationProfile"] == {"enable": True, "notBeforeTimeout": "PT10M"}
@@ -123,18 +140,26 @@ def test_vms_saw_what_was_going_to_happen(tools):
         ["Redeploy", "web-0"],
         ["Reboot", "web-1"],
         ["Reboot", "batch_0"],
-        ["Redeploy", "batch_1"],
         ["Terminate", "batch_4"],
         ["Preempt", "spot_0"],
+        ["Preempt", "cheap"],
+        ["Redeploy", "batch_1"],
     ):
         assert event in tools["seen"]
+
+
+def test_az_rest_acknowledges(tools):
+    """An event that nobody in the VM approves."""
+    code, printed, said, _ = tools["found"]["acknowledge"]
+    assert code == 0, said
+    assert json.loads(printed) == {"value": "Successfully Approved"}
 
 
 def test_the_sdks_of_python(tools):
     """Synchronous and not; and Microsoft.Maintenance, which approves what nobody else does."""
     code, printed, said, _ = tools["found"]["python"]
     assert code == 0, said
-    names = ["web-0", "web-1", "web-2"]
+    names = ["web-0", "web-1", "web-2", "cheap"]
     assert json.loads(printed) == [
         [names, "Succeeded", "ResourceNotFound"],
         ["Successfully Approved", "Succeeded"],
@@ -146,4 +171,4 @@ def test_the_sdk_of_javascript(tools):
     """It lists, restarts and waits, and knows Azure's codes."""
     code, printed, said, _ = tools["found"]["node"]
     assert code == 0, said
-    assert json.loads(printed) == [["web-0", "web-1", "web-2"], "ResourceNotFound"]
+    assert json.loads(printed) == [["web-0", "web-1", "web-2", "cheap"], "ResourceNotFound"]

@@ -14,10 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
 
+import msgspec
+
 from fairnotice.arm.serving import opened_for_this_machine
 from fairnotice.arm.signing import TENANT
 from fairnotice.clock import SystemClock
-from tests.arm.calling import COMPUTE, VERSION, Asking
+from fairnotice.control.fleet_body import VmBody, specification
+from fairnotice.control.fleet_files import sample_fleet
+from fairnotice.words import Power, Priority
+from tests.arm.calling import COMPUTE, Asking
 from tests.control.calling import ANYWHERE, serving
 
 ROOT = Path(__file__).parents[2]
@@ -29,13 +34,18 @@ CLOCK = SystemClock()
 LEFT = ["web-2"]
 FAIRNOTICE = (sys.executable, "-m", "fairnotice")
 IDENTIFIED, ANONYMOUS = "spot_1", "web-2"
+BEYOND = "vm restart -g sample -n db"
 RESTART = "vmss restart -g sample -n spot --instance-ids 1"
+# A Spot VM that is in no scale set: the sample fleet has none.
+CHEAP = VmBody("cheap", "node-4", priority=Priority.SPOT, resource_group="sample")
+REDEPLOY = (
+    f"rest --method post --url {COMPUTE}/virtualMachineScaleSets/batch/redeploy"
+    '?api-version=2024-11-01 --body {"instanceIds":["1"]}'
+)
 NOTICE = (
     "vmss update -g sample -n batch --enable-terminate-notification true "
     "--terminate-notification-time"
 )
-# There is no command of az for it.
-REDEPLOY = f"{COMPUTE}/virtualMachineScaleSets/batch/virtualMachines/1/redeploy?{VERSION}"
 # Side by side; what is of one VM or set stands in one lane, in its order.
 LANES = (
     (
@@ -52,10 +62,10 @@ LANES = (
         "vm delete -g sample -n db --yes",
         "vm restart -g sample -n nobody",
         "vm simulate-eviction -g sample -n web-2",
+        "vm simulate-eviction -g sample -n cheap",
         "vm update -g sample -n web-2 --set tags.team=red",
     ),
     (
-        "group list",
         "vmss list",
         "vmss show -g sample -n batch",
         "vmss get-instance-view -g sample -n batch",
@@ -65,8 +75,17 @@ LANES = (
         f"{NOTICE} 20",
         "vmss scale -g sample -n batch --new-capacity 5",
         "vmss delete-instances -g sample -n batch --instance-ids 4",
-        f"rest --method post --url {REDEPLOY}",
+        "vmss stop -g sample -n batch --instance-ids 2",
+        "vmss deallocate -g sample -n batch --instance-ids 2",
+        "vmss start -g sample -n batch --instance-ids 2",
         "vmss simulate-eviction -g sample -n spot --instance-id 0",
+        REDEPLOY,
+    ),
+    (
+        "group list",
+        "group show -n sample",
+        "vm availability-set list -g sample",
+        "vm availability-set show -g sample -n web",
     ),
 )
 
@@ -115,7 +134,7 @@ class Tools:
     def poll(self):
         """In a VM of each scope: see events, and approve them."""
         while not self._over.is_set():
-            for vm in ("web-2", "batch_1", "spot_1"):
+            for vm in ("web-2", "batch_1", "spot_1", CHEAP.name):
                 for event in self.asking.events(vm):
                     if event["EventStatus"] == "Scheduled" and event["Resources"] != LEFT:
                         self.seen.append([event["EventType"], *event["Resources"]])
@@ -133,19 +152,25 @@ class Tools:
 
     def identities(self):
         """A VM that was given an identity signs in with it and restarts; another has none."""
-        service = f"http://{self.asking.served.run.control}"
+        service = {"FAIRNOTICE_URL": self.environment["CONTROL_URL"]}
         create = [*FAIRNOTICE, "token", "create", IDENTIFIED, "--role", "operator"]
-        self.run("identity", *create, "--vm", IDENTIFIED, FAIRNOTICE_URL=service)
+        limits = ("--scope", "scale-set:spot:0")
+        self.run("identity", *create, "--vm", IDENTIFIED, *limits, **service)
         for vm in (IDENTIFIED, ANONYMOUS):
             own = environment(Path(self.environment["HOME"]) / vm, self.url)
-            host = f"http://{self.asking.served.run.metadata}/vm/{vm}"
-            inside = {
-                "AZURE_CONFIG_DIR": own["AZURE_CONFIG_DIR"],
-                "AZURE_POD_IDENTITY_AUTHORITY_HOST": host,
-            }
-            self.az("login --identity", f"{vm}: ", **inside)
-            if vm == IDENTIFIED:
-                self.az(RESTART, f"{vm}: ", **inside)
+            where = {"AZURE_CONFIG_DIR": own["AZURE_CONFIG_DIR"], **service}
+            for line in ("login --identity", *((RESTART, BEYOND) if vm == IDENTIFIED else ())):
+                inside = (*FAIRNOTICE, "as", vm, "--", BIN / "az", *line.split())
+                self.run(f"{vm}: az {line}", *inside, **where)
+
+    def approvals(self):
+        """What happens to a VM is approved by `az rest`, since nobody in it does."""
+        self.az(f"vm restart -g sample -n {LEFT[0]} --no-wait")
+        (event,) = (one for one in self.asking.events(LEFT[0]) if one["Resources"] == LEFT)
+        path = f"{COMPUTE}/virtualMachines/{LEFT[0]}/providers/Microsoft.Maintenance"
+        path += f"/scheduledevents/{event['EventId']}/acknowledge?api-version=2025-10-01-preview"
+        line = [BIN / "az", "rest", "--method", "post", "--url", path]
+        self.run("acknowledge", *line)
 
     def run(self, name, *line, **more):
         """Run one of them; what came of it."""
@@ -180,6 +205,7 @@ class Tools:
                 identities = lanes.submit(self.identities)
                 list(lanes.map(self.lane, LANES))
                 identities.result()
+            self.approvals()
             self.run("python", ROOT / ".venv-sdks/bin/python", ROOT / "tests/arm/sdk.py")
             self.run("node", "node", ROOT / "tests/arm/sdk.mjs")
         finally:
@@ -188,10 +214,20 @@ class Tools:
         return {"found": self.found, "seen": self.seen}
 
 
+def add_cheap(served):
+    """Declare the Spot VM beside the sample fleet."""
+    sample = sample_fleet()
+    fleet = msgspec.structs.replace(sample, vm=[*sample.vm, CHEAP])
+    served.inside(served.run.service.apply_fleet(specification(fleet)))
+    driver = served.run.conductor._driver
+    driver.declare(CHEAP.name, CHEAP.node, Power.RUNNING)
+
+
 def main(folder):
     """Run all of it."""
     port = opened_for_this_machine(ANYWHERE, folder / "tools", CLOCK)
     with serving(beside=port) as served:
+        add_cheap(served)
         json.dump(Tools(Asking(served), folder).all(), sys.stdout)
 
 

@@ -1,12 +1,13 @@
 """`fairnotice az-login` without az, or where nobody answers; with az: tests/arm/test_tools.py."""
 
 import os
+import ssl
 import stat
 import subprocess
 
 import pytest
 
-from tests.cli.serves import free_port
+from tests.cli.serves import certificate, free_port
 from tests.cli.test_up import FAIRNOTICE, ROOT, control, started
 
 DIRECTORY = "as-az-reads-it"
@@ -62,6 +63,27 @@ def test_what_is_not_behind_a_proxy_stays_so(home):
     done = az_login(home, NO_PROXY="a.example,localhost", no_proxy="b.example")
     assert "export NO_PROXY=a.example,localhost,127.0.0.1,169.254.169.254\n" in done.stdout
     assert "export no_proxy=b.example,localhost,127.0.0.1,169.254.169.254\n" in done.stdout
+
+
+def test_whoever_was_trusted_in_this_terminal_still_is(home, tmp_path):
+    """What az heeds, pip heeds too: the system's own, by file and directory, and what was set."""
+    folder = tmp_path / "directory"
+    folder.mkdir()
+    (folder / "README").write_text("no certificate")
+    system, listed, company = (
+        certificate(place, name)[0]
+        for place, name in ((tmp_path, "system"), (folder, "listed"), (tmp_path, "company"))
+    )
+    trusts = {"SSL_CERT_FILE": str(system), "SSL_CERT_DIR": str(folder)}
+    bundle = home[0] / DIRECTORY / "ca-bundle.pem"
+    for before in (company, bundle):
+        done = az_login(home, REQUESTS_CA_BUNDLE=str(before), **trusts)
+        assert f"export REQUESTS_CA_BUNDLE={bundle}\n" in done.stdout, done.stderr
+        found = ssl.create_default_context(cafile=bundle).get_ca_certs(binary_form=True)
+        own = home[0] / "azure-tools" / "ca.pem"
+        assert f"export NODE_EXTRA_CA_CERTS={own}\n" in done.stdout
+        wanted = (own, system, listed, company)
+        assert set(found) == {ssl.PEM_cert_to_DER_cert(one.read_text()) for one in wanted}
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,6 @@ def test_a_principal_and_a_vm_sign_in_and_the_certificate_is_renewed(tmp_path, o
     store = f"sqlite:{tmp_path}/it.db"
     with closing(open_store(store)) as opened:
         admin = kept(opened, "admin-1", "admin")
-        kept(opened, "web-id", "reader", vm="web")
     pair, trusted = of(tmp_path)
     files = {"certificate": pair.certificate, "key": pair.key, "keys": keys}
     text = WHOLE.format(store=store, control=0, arm=port, **files) + METADATA
@@ -127,6 +126,9 @@ def test_a_principal_and_a_vm_sign_in_and_the_certificate_is_renewed(tmp_path, o
         assert it.call("PUT", "/v1/fleet", FLEET, tools.trust, Authorization=bearer).status == 200
         listed, _ = tools.ask("GET", f"{VMS}?{VERSION}", principal)
         assert [vm["name"] for vm in listed.json["value"]] == ["web", "db"]
+        given_one = {"name": "web-id", "role": "reader", "vm": "web"}
+        made = it.call("POST", "/v1/tokens", given_one, tools.trust, Authorization=bearer)
+        assert made.status == 201
         identity = vm_token(it, tools.url)
         assert tools.ask("GET", f"{VMS}?{VERSION}", identity)[0] == listed
         refused, _ = tools.ask("POST", f"{VMS}/db/restart?{VERSION}", identity)

@@ -131,6 +131,21 @@ def test_tokens_are_listed_and_revoked(guarded):
     assert "given once" in again.err
 
 
+def test_whose_identity_a_token_is_limits_nothing_and_is_not_shown_so(guarded):
+    """The VM has a column of its own; what the identity may touch is said beside it."""
+    words = ("--role", "operator", "--vm", "db")
+    for name, more in (("all", ()), ("own", ("--scope", "vm:db"))):
+        asked = guarded(guarded.root, "token", "create", name, *words, *more)
+        assert asked.code == exits.DONE, asked.err
+        assert guarded(guarded.root, "token", "revoke", name).code == exits.DONE
+    rows = [line.split() for line in guarded(guarded.root, "token", "list").out.splitlines()]
+    assert [row[1:4] for row in rows if row[0] in ("NAME", "all", "own")] == [
+        ["ROLE", "LIMITS", "VM"],
+        ["operator", "none", "db"],
+        ["operator", "vm:db", "db"],
+    ]
+
+
 def test_what_makes_no_sense_is_said_before_anything_is_asked(guarded):
     """A role that there is not, days that are none, a store that is in use."""
     for words in (("--role", "owner"), ("--role", "reader", "--expires-days", "soon")):

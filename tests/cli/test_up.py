@@ -165,6 +165,19 @@ def test_a_port_that_is_taken_is_said_by_whom(tmp_path):
         assert "fairnotice up --store memory: --metadata 127.0.0.1:0" in complaint
 
 
+def test_where_only_the_port_of_azures_tools_is_taken_the_advice_is_good(tmp_path):
+    """The line that is told there starts another beside the first."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        with started(tmp_path, "--store", "memory:", "--arm", place) as (process, _):
+            assert process.wait(timeout=5) == 2
+            complaint = process.stderr.read()
+        assert "Choose another with --arm HOST:PORT." in complaint
+        advice = complaint.partition("To run another beside it: fairnotice up ")[2].split()
+        with started(tmp_path, "--arm", place, *advice) as (_, said):
+            assert control(said)
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

@@ -1,5 +1,6 @@
 """`fairnotice az-login`: lets Azure's `az` ask fairnotice in this terminal, and nowhere else."""
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -29,6 +30,7 @@ TOKEN_PARTS = 3
 HTTPS_PORT = 443
 OWN_HOSTS = ("localhost", "127.0.0.1", "169.254.169.254")
 TIMEOUT_SECONDS = 5.0
+BUNDLE = "REQUESTS_CA_BUNDLE"
 
 
 def add(subparsers: Subparsers) -> None:
@@ -56,10 +58,13 @@ def run(session: Session) -> int:
     private_files.make_directory(directory)
     private_files.write(directory / "clouds.config", _clouds(url).encode())
     private_files.write(directory / "config", _config().encode())
-    exports = _exports(directory, trusted)
+    bundle = None if trusted is None else directory / "ca-bundle.pem"
+    if trusted is not None and bundle is not None:
+        private_files.write(bundle, _bundled(trusted))
+    exports = _exports(directory, trusted, bundle)
     for name, value in exports.items():
         print(f"export {name}={shlex.quote(value)}")
-    return _log_in(session, directory, exports)
+    return _log_in(session, url, directory, exports)
 
 
 def _resource_manager(session: Session) -> str:
@@ -113,6 +118,20 @@ def _trusted(given: str, made: Path) -> Path | None:
     return None
 
 
+def _bundled(trusted: Path) -> bytes:
+    """It, and whoever else is trusted here: pip and others in the same terminal heed it too."""
+    context = ssl.create_default_context()
+    # What is in a directory, OpenSSL looks up when it is asked for, and does not list.
+    places = (ssl.get_default_verify_paths().capath, os.environ.get(BUNDLE))
+    for place in (Path(one) for one in places if one):
+        for file in sorted(place.iterdir()) if place.is_dir() else (place,):
+            # Whatever else lies there is none.
+            with contextlib.suppress(OSError):
+                context.load_verify_locations(cafile=file)
+    others = map(ssl.DER_cert_to_PEM_cert, context.get_ca_certs(binary_form=True))
+    return "".join(others).encode("ascii") + trusted.read_bytes()
+
+
 def _clouds(url: str) -> str:
     return (
         "[fairnotice]\n"
@@ -131,7 +150,7 @@ def _config() -> str:
     )
 
 
-def _exports(directory: Path, trusted: Path | None) -> dict[str, str]:
+def _exports(directory: Path, trusted: Path | None, bundle: Path | None) -> dict[str, str]:
     exports = {
         "AZURE_CONFIG_DIR": str(directory),
         "AZURE_CORE_COLLECT_TELEMETRY": "0",
@@ -142,8 +161,8 @@ def _exports(directory: Path, trusted: Path | None) -> dict[str, str]:
     for name in ("NO_PROXY", "no_proxy"):
         exports[name] = _with_own(os.environ.get(name, ""))
     if trusted is not None:
-        # The only one that all parts of az heed; those of Node have their own.
-        exports |= {"REQUESTS_CA_BUNDLE": str(trusted), "NODE_EXTRA_CA_CERTS": str(trusted)}
+        # The only one that all parts of az heed; Node adds its own to those it knows.
+        exports |= {BUNDLE: str(bundle), "NODE_EXTRA_CA_CERTS": str(trusted)}
     return exports
 
 
@@ -153,7 +172,7 @@ def _with_own(no_proxy: str) -> str:
     return ",".join(dict.fromkeys((*hosts, *OWN_HOSTS)))
 
 
-def _log_in(session: Session, directory: Path, exports: dict[str, str]) -> int:
+def _log_in(session: Session, url: str, directory: Path, exports: dict[str, str]) -> int:
     token = session.token
     parts = token.split("_", TOKEN_PARTS - 1)
     client = parts[1] if len(parts) == TOKEN_PARTS else OPERATOR
@@ -176,4 +195,5 @@ def _log_in(session: Session, directory: Path, exports: dict[str, str]) -> int:
         secret.unlink(missing_ok=True)
     if done.returncode:
         raise CommandFailed("az could not log in: its own words are above.")
+    shown.note(f"az is logged in as {client} at {url}, for whoever has AZURE_CONFIG_DIR set so.")
     return exits.DONE

@@ -22,7 +22,7 @@ from fairnotice.stores.opening import open_store
 from fairnotice.stores.store import Store
 from fairnotice.words import TokenRole
 
-COLUMNS = ("NAME", "ROLE", "[LIMITS]", "EXPIRES", "STATE", "ID")
+COLUMNS = ("NAME", "ROLE", "[LIMITS]", "[VM]", "EXPIRES", "STATE", "ID")
 # Who made a token that was made without asking a control plane.
 STRAIGHT = straight.WHOEVER
 
@@ -52,7 +52,7 @@ def _add_create(commands: Subparsers) -> None:
         "fairnotice token create root --role admin --store sqlite:/var/lib/fairnotice/fleet.db",
         "fairnotice token create ann --role operator --expires-days 90 --output ann.token",
         "fairnotice token create shop --role operator --scope availability-set:web",
-        "fairnotice token create web-0-identity --role reader --vm web-0",
+        "fairnotice token create db-identity --role operator --vm db --scope vm:db",
         "fairnotice token create endpoint-7 --role endpoint --node node-7 --output 7.token",
     )
     summary = "make a token: its secret is printed this once, alone on standard output"
@@ -78,7 +78,9 @@ def _add_create(commands: Subparsers) -> None:
     )
     create.add_argument("--node", metavar="NODE", help="of an endpoint: the node that it serves")
     create.add_argument(
-        "--vm", metavar="VM", help="the managed identity of this VM; nobody has a secret of it"
+        "--vm",
+        metavar="VM",
+        help="the managed identity of this VM: no secret, and limits only by --scope",
     )
     create.add_argument("--expires-days", type=_days, metavar="90", help="counts so long")
     create.add_argument(
@@ -238,6 +240,8 @@ def _picture(session: Session, found: dict[str, Any]) -> None:
             token["name"],
             token["role"],
             _limits(token),
+            # As whom a VM signs in limits nothing: that is for scopes and resource groups.
+            token["vm"] or "",
             shown.when(token["expires_at"], now) or "never",
             _state(token, session),
             token["id"],
@@ -248,8 +252,8 @@ def _picture(session: Session, found: dict[str, Any]) -> None:
 
 
 def _limits(token: dict[str, Any]) -> str:
-    only = [token[what] for what in ("node", "vm") if token[what] is not None]
-    return ", ".join((*token["scopes"], *token["resource_groups"], *only)) or "none"
+    node = () if token["node"] is None else (token["node"],)
+    return ", ".join((*token["scopes"], *token["resource_groups"], *node)) or "none"
 
 
 def _state(token: dict[str, Any], session: Session) -> str:

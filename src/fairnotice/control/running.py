@@ -48,7 +48,8 @@ UNTAKEN_MILLISECONDS = 30_000
 # For whoever starts a second service on one machine: neither its ports nor its store are shared.
 BESIDE = (
     "To run another beside it: "
-    "fairnotice up --store memory: --metadata 127.0.0.1:0 --control 127.0.0.1:0"
+    "fairnotice up --store memory: "
+    "--metadata 127.0.0.1:0 --control 127.0.0.1:0 --arm 127.0.0.1:0"
 )
 
 

@@ -1,0 +1,60 @@
+"""The table of docs/compatibility.md: no address is without a line, and what it refuses is so."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fairnotice.arm.routes import ROUTES
+from tests.arm.calling import COMPUTE, SUBSCRIPTION
+
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+VM = f"{COMPUTE}/virtualMachines/db"
+BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
+
+
+def listed():
+    """Every method and address of the table."""
+    page = PAGE.read_text("utf-8")
+    section = page.partition("\n## Azure's own tools\n")[2].partition("\n## ")[0]
+    for address, taken in re.findall(r"^\| `(\S+)` \| ([A-Z]+\b[^|]*) \|", section, re.MULTILINE):
+        words = re.findall(r"`(\w+)`", taken)
+        for method in re.findall(r"\b[A-Z]{3,}\b", taken):
+            yield from (
+                (method, f"{address}/{word}" if word else address) for word in words or [""]
+            )
+
+
+def short(path):
+    """As the table has it: what is before Microsoft.Compute is left out."""
+    before, _, behind = path.partition("/providers/Microsoft.Compute/")
+    return f"…/{behind}" if behind else before
+
+
+def test_every_address_has_a_line():
+    """Whoever adds one says there what it comes to."""
+    assert {(route.method, short(route.path)) for route in ROUTES} <= set(listed())
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "method", "path"),
+    [
+        (409, "OperationNotAllowed", "POST", f"{VM}/convertToManagedDisks"),
+        (409, "OperationNotAllowed", "POST", f"{VM}/generalize"),
+        (409, "OperationNotAllowed", "POST", f"{VM}/capture"),
+        (409, "OperationNotAllowed", "POST", f"{BATCH}/manualupgrade"),
+        (409, "OperationNotAllowed", "POST", f"{BATCH}/setOrchestrationServiceState"),
+        (405, "HttpMethodNotAllowed", "PUT", f"{BATCH}/virtualMachines/0"),
+        (405, "HttpMethodNotAllowed", "PATCH", f"{BATCH}/virtualMachines/0"),
+        (404, "InvalidResourceType", "GET", f"{VM}/vmSizes"),
+    ],
+)
+def test_what_the_table_says_is_refused(looking, status, code, method, path):
+    """With Azure's codes; an instance is written by its scale set."""
+    looking.refused(status, code, method, path, {} if method != "GET" else None)
+
+
+def test_there_is_no_list_by_location(looking):
+    """Neither of VMs nor of scale sets."""
+    path = f"{SUBSCRIPTION}/providers/Microsoft.Compute/locations/local/virtualMachines"
+    assert looking.get(path).status == 404
