@@ -128,11 +128,13 @@ def test_one_that_is_in_trouble_stalls_nobody_else(served, receiver, hook, troub
         assert shown["waiting"] == 3
         if trouble == "gone":
             until(lambda: served.get("/v1/webhooks/ops").json["error"] == "nobody listens there")
+            assert served.get("/v1/webhooks/ops").json["state"] == "retrying"
             return
         receiver.hangs.clear()
         receiver.garbage = False
         receiver.answers = lambda _: 200
         assert statuses(receiver.several(3)) == ["Scheduled", "Started", "Completed"]
+        until(lambda: served.get("/v1/webhooks/ops").json["state"] == "delivering")
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413])

@@ -11,6 +11,7 @@ from fairnotice.deliveries.sending import Sender
 from tests.cli.serves import certificate
 from tests.control.calling import restarted, serving
 from tests.deliveries.receivers import receiving
+from tests.deliveries.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +90,14 @@ def test_whoever_opens_the_validation_url_agrees_later(served, receiver, hook):
     assert made["warnings"] == ["Nothing is told before its validationUrl was opened."]
     event = restarted(served)
     assert receiver.nothing_within(0.3)
+    assert served.get("/v1/webhooks/ops").json["waiting"] == 1
     url = receiver.tried[0].event["data"]["validationUrl"]
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(url[:-1] + ("A" if url[-1] != "A" else "B"))  # noqa: S310 - our own service
     with urllib.request.urlopen(url) as answer:  # noqa: S310 - our own service
         assert json.load(answer) == {"validated": True}
     assert receiver.next().properties["EventId"] == event.lower()
+    until(lambda: served.get("/v1/webhooks/ops").json["waiting"] == 0)
     assert served.get("/v1/webhooks/ops").json["state"] == "delivering"
     with pytest.raises(urllib.error.HTTPError, match="404"):
         # Once is enough.

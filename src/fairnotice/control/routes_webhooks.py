@@ -25,7 +25,8 @@ class Webhook(Shape):
     schema: EventSchema
     created_at: datetime
     created_by: str
-    # `delivering`, or `awaiting validation` until the receiver has agreed.
+    # `awaiting validation` until the receiver has agreed; then `delivering`, or `retrying` while
+    # what waits longest was tried and not taken.
     state: str
     statuses: list[EventStatus]
     types: list[EventType]
@@ -37,6 +38,7 @@ class Webhook(Shape):
     keep_minutes: int
     # Up to which revision of the journal his deliveries are queued.
     revision: int
+    # Of one that awaits validation: what the next 1,000 lines of the journal have for it.
     waiting: int
     dead_letters: int
     # Of the delivery that waits longest: what came of its last try, and when the next is.
@@ -119,7 +121,7 @@ def _shown(standing: webhooks.Standing) -> Webhook:
         schema=one.schema,
         created_at=one.created_at,
         created_by=one.created_by,
-        state="awaiting validation" if one.validation_code else "delivering",
+        state=_state(standing),
         statuses=list(one.statuses),
         types=list(one.types),
         scopes=list(one.scopes),
@@ -134,6 +136,12 @@ def _shown(standing: webhooks.Standing) -> Webhook:
         error=standing.error,
         next_at=standing.next_at,
     )
+
+
+def _state(standing: webhooks.Standing) -> str:
+    if standing.webhook.validation_code:
+        return "awaiting validation"
+    return "retrying" if standing.error else "delivering"
 
 
 async def _list(call: Call) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import msgspec
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.deliveries import retries, shapes
 from fairnotice.deliveries.handshakes import agreed
+from fairnotice.deliveries.queueing import Journal
 from fairnotice.deliveries.sending import Sender, target_of
 from fairnotice.errors import Unavailable, UnknownName, UsageError
 from fairnotice.model import Event, Scope
@@ -119,6 +120,9 @@ class Webhooks:
             )
 
         waiting, dead, first = await self._conductor.ask_store(ask)
+        if followed.webhook.validation_code:
+            # Nothing is queued for him yet: it waits in the journal.
+            waiting += await self._journal(followed).unqueued_count(self._now)
         oldest = first[0].delivery if first else None
         return Standing(
             followed.webhook,
@@ -127,6 +131,15 @@ class Webhooks:
             dead,
             "" if oldest is None else oldest.error,
             None if oldest is None else oldest.next_at,
+        )
+
+    def _journal(self, followed: Followed) -> Journal:
+        return Journal(
+            self._conductor,
+            followed.webhook,
+            followed.cursor,
+            subscription=self._subscription,
+            location=self._location,
         )
 
     async def dead_letters(self, name: str, limit: int, after: int) -> list[Queued]:
