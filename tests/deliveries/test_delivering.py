@@ -70,7 +70,9 @@ def test_only_what_is_wanted_is_told(served, receiver, hook):
     """By status, type, scope and resource group; what is left out means all."""
     hook(receiver, statuses=["Completed"], types=["Reboot"], scopes=["vm:db"])
     with receiving() as group:
-        hook(group, name="group", resource_groups=["sample"], statuses=["Canceled"])
+        made = hook(group, name="group", resource_groups=["SAMPLE"], statuses=["Canceled"])
+        # Without case, as in Azure.
+        assert (made["warnings"], made["webhook"]["resource_groups"]) == ([], ["sample"])
         for vm in ("web-0", "db"):
             approve(served, restarted(served, vm))
         gone = restarted(served, "web-1")

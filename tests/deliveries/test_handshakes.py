@@ -49,6 +49,13 @@ def test_eventgrid_asks_by_an_event(receiver, hook):
     assert event["data"]["validationUrl"].startswith("http://127.0.0.1:")
 
 
+@pytest.mark.parametrize("origin", ["*", "Fairnotice", "eventgrid.azure.net"])
+def test_cloudevents_takes_the_origin_of_event_grid_for_its_own(receiver, hook, origin):
+    """What a receiver answers that was made for Azure and looks at no request."""
+    receiver.agrees = lambda _: (200, {"WebHook-Allowed-Origin": origin}, b"")
+    assert hook(receiver)["webhook"]["state"] == "delivering"
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -151,6 +158,15 @@ def test_what_does_not_fit_is_refused(served, receiver, hook):
         answer = served.post("/v1/webhooks", {"name": "ops", "url": receiver.url, **more})
         assert answer.status in (404, 422), more
     assert receiver.tried == []
+    # In words, and not as a program says it.
+    for more, field, said in (
+        ({"name": "no name"}, "name", "It must be up to 64 letters, digits and . _ -, of which"),
+        ({"attempts_max": 31}, "attempts_max", "It must be 30 or less."),
+        ({"keep_minutes": 0}, "keep_minutes", "It must be 1 or more."),
+    ):
+        problem = served.post("/v1/webhooks", {"name": "ops", "url": receiver.url, **more}).json
+        assert problem["field"] == field
+        assert problem["detail"].startswith(said)
     hook(receiver)
     with receiving() as other:
         again = served.post("/v1/webhooks", {"name": "OPS", "url": other.url})

@@ -23,6 +23,7 @@ from fairnotice.stores.webhooks import Delivery, Followed, Queued, Webhook
 from fairnotice.words import EventSchema, EventSource, EventStatus, EventType, ScopeKind
 
 NAME_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+NAME_IN_WORDS = "up to 64 letters, digits and . _ -, of which the first is a letter or a digit"
 WEBHOOKS_MAX = 50
 # Dead letters that are put back at a time.
 REDELIVER_MAX = 1_000
@@ -311,8 +312,5 @@ def _taken(name: str) -> UsageError:
 
 def _must_mean_something(wanted: Wanted) -> None:
     if not re.fullmatch(NAME_PATTERN.strip("^$"), wanted.name):
-        raise UsageError(
-            f"{wanted.name!r} is no name of a webhook: up to 64 letters, digits and . _ -, "
-            "of which the first is a letter or a digit."
-        )
+        raise UsageError(f"{wanted.name!r} is no name of a webhook: {NAME_IN_WORDS}.")
     target_of(wanted.url, allow_http=wanted.allow_http)
