@@ -16,7 +16,7 @@ LETTER_COLUMNS = ("ID", "EVENT", "STATUS", "GIVEN UP", "TRIES", "[WHY]")
 def add(subparsers: Subparsers) -> None:
     """Add the group."""
     lines: tuple[str, ...] = (
-        "fairnotice webhook create ops https://ops.example.org/events --signed",
+        "fairnotice webhook create ops http://127.0.0.1:8900/ --signed > secret.txt",
         "fairnotice webhook list",
         "fairnotice webhook dead-letters ops",
         "fairnotice webhook redeliver ops",
@@ -40,7 +40,7 @@ def add(subparsers: Subparsers) -> None:
 
 def _add_create(commands: Subparsers) -> None:
     lines = (
-        "fairnotice webhook create ops https://ops.example.org/events --signed",
+        "fairnotice webhook create ops http://127.0.0.1:8900/ --signed > secret.txt",
         "fairnotice webhook create grid https://app.example.org/api --schema eventgrid",
         "fairnotice webhook create web https://web.example.org/in --scope availability-set:web",
         "fairnotice webhook create over https://log.example.org/ --status Completed",
