@@ -49,6 +49,23 @@ def test_a_webhook_from_its_beginning_to_its_end(served, receiver, type_in):
     assert type_in("show", "ops").code == exits.NOT_FOUND
 
 
+def test_what_it_was_made_with_is_shown_and_how_it_stands(served, receiver, type_in):
+    """Also who is not reached, why, and when he is tried again."""
+    limits = ("--attempts", "7", "--keep-minutes", "1", "--type", "Reboot")
+    assert type_in("create", "ops", receiver.url, "--signed", *limits).code == exits.DONE
+    receiver.answers = lambda _: 500
+    served.run.delivering.retry_seconds = (30.0,)
+    type_in("create", "slow", receiver.url)
+    restarted(served)
+    until(lambda: "retrying" in type_in("show", "slow").out)
+    told = " ".join(type_in("show", "slow").out.split())
+    assert "slow · retrying" in told
+    assert "the oldest it answered 500; tried again" in told
+    assert "told of every event signed no" in told
+    told = " ".join(type_in("show", "ops").out.split())
+    assert "told of Reboot signed yes given up after 7 tries, or 1 minute" in told
+
+
 def test_what_is_refused_is_said(receiver, type_in):
     """A receiver that does not agree, a name that nobody has, a word that is none."""
     receiver.agrees = lambda _: (200, {}, b"")

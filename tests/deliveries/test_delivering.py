@@ -70,7 +70,9 @@ def test_only_what_is_wanted_is_told(served, receiver, hook):
     """By status, type, scope and resource group; what is left out means all."""
     hook(receiver, statuses=["Completed"], types=["Reboot"], scopes=["vm:db"])
     with receiving() as group:
-        hook(group, name="group", resource_groups=["sample"], statuses=["Canceled"])
+        made = hook(group, name="group", resource_groups=["SAMPLE"], statuses=["Canceled"])
+        # Without case, as in Azure.
+        assert (made["warnings"], made["webhook"]["resource_groups"]) == ([], ["sample"])
         for vm in ("web-0", "db"):
             approve(served, restarted(served, vm))
         gone = restarted(served, "web-1")
@@ -128,11 +130,13 @@ def test_one_that_is_in_trouble_stalls_nobody_else(served, receiver, hook, troub
         assert shown["waiting"] == 3
         if trouble == "gone":
             until(lambda: served.get("/v1/webhooks/ops").json["error"] == "nobody listens there")
+            assert served.get("/v1/webhooks/ops").json["state"] == "retrying"
             return
         receiver.hangs.clear()
         receiver.garbage = False
         receiver.answers = lambda _: 200
         assert statuses(receiver.several(3)) == ["Scheduled", "Started", "Completed"]
+        until(lambda: served.get("/v1/webhooks/ops").json["state"] == "delivering")
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413])

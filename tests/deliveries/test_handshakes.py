@@ -11,6 +11,7 @@ from fairnotice.deliveries.sending import Sender
 from tests.cli.serves import certificate
 from tests.control.calling import restarted, serving
 from tests.deliveries.receivers import receiving
+from tests.deliveries.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,13 @@ def test_eventgrid_asks_by_an_event(receiver, hook):
     assert event["eventType"] == "Microsoft.EventGrid.SubscriptionValidationEvent"
     assert len(event["data"]["validationCode"]) == 43
     assert event["data"]["validationUrl"].startswith("http://127.0.0.1:")
+
+
+@pytest.mark.parametrize("origin", ["*", "Fairnotice", "eventgrid.azure.net"])
+def test_cloudevents_takes_the_origin_of_event_grid_for_its_own(receiver, hook, origin):
+    """What a receiver answers that was made for Azure and looks at no request."""
+    receiver.agrees = lambda _: (200, {"WebHook-Allowed-Origin": origin}, b"")
+    assert hook(receiver)["webhook"]["state"] == "delivering"
 
 
 @pytest.mark.parametrize(
@@ -89,12 +97,14 @@ def test_whoever_opens_the_validation_url_agrees_later(served, receiver, hook):
     assert made["warnings"] == ["Nothing is told before its validationUrl was opened."]
     event = restarted(served)
     assert receiver.nothing_within(0.3)
+    assert served.get("/v1/webhooks/ops").json["waiting"] == 1
     url = receiver.tried[0].event["data"]["validationUrl"]
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(url[:-1] + ("A" if url[-1] != "A" else "B"))  # noqa: S310 - our own service
     with urllib.request.urlopen(url) as answer:  # noqa: S310 - our own service
         assert json.load(answer) == {"validated": True}
     assert receiver.next().properties["EventId"] == event.lower()
+    until(lambda: served.get("/v1/webhooks/ops").json["waiting"] == 0)
     assert served.get("/v1/webhooks/ops").json["state"] == "delivering"
     with pytest.raises(urllib.error.HTTPError, match="404"):
         # Once is enough.
@@ -148,6 +158,15 @@ def test_what_does_not_fit_is_refused(served, receiver, hook):
         answer = served.post("/v1/webhooks", {"name": "ops", "url": receiver.url, **more})
         assert answer.status in (404, 422), more
     assert receiver.tried == []
+    # In words, and not as a program says it.
+    for more, field, said in (
+        ({"name": "no name"}, "name", "It must be up to 64 letters, digits and . _ -, of which"),
+        ({"attempts_max": 31}, "attempts_max", "It must be 30 or less."),
+        ({"keep_minutes": 0}, "keep_minutes", "It must be 1 or more."),
+    ):
+        problem = served.post("/v1/webhooks", {"name": "ops", "url": receiver.url, **more}).json
+        assert problem["field"] == field
+        assert problem["detail"].startswith(said)
     hook(receiver)
     with receiving() as other:
         again = served.post("/v1/webhooks", {"name": "OPS", "url": other.url})

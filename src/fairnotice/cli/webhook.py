@@ -16,7 +16,7 @@ LETTER_COLUMNS = ("ID", "EVENT", "STATUS", "GIVEN UP", "TRIES", "[WHY]")
 def add(subparsers: Subparsers) -> None:
     """Add the group."""
     lines: tuple[str, ...] = (
-        "fairnotice webhook create ops https://ops.example.org/events --signed",
+        "fairnotice webhook create ops http://127.0.0.1:8900/ --signed > secret.txt",
         "fairnotice webhook list",
         "fairnotice webhook dead-letters ops",
         "fairnotice webhook redeliver ops",
@@ -40,7 +40,7 @@ def add(subparsers: Subparsers) -> None:
 
 def _add_create(commands: Subparsers) -> None:
     lines = (
-        "fairnotice webhook create ops https://ops.example.org/events --signed",
+        "fairnotice webhook create ops http://127.0.0.1:8900/ --signed > secret.txt",
         "fairnotice webhook create grid https://app.example.org/api --schema eventgrid",
         "fairnotice webhook create web https://web.example.org/in --scope availability-set:web",
         "fairnotice webhook create over https://log.example.org/ --status Completed",
@@ -123,7 +123,7 @@ def _picture(found: dict[str, Any]) -> None:
         (
             one["name"],
             one["schema"],
-            _filters(one),
+            _filters(one) or "none",
             one["state"],
             str(one["waiting"]),
             str(one["dead_letters"]),
@@ -136,7 +136,7 @@ def _picture(found: dict[str, Any]) -> None:
 
 def _filters(webhook: dict[str, Any]) -> str:
     kinds = ("statuses", "types", "scopes", "resource_groups")
-    return ", ".join(value for kind in kinds for value in webhook[kind]) or "none"
+    return ", ".join(value for kind in kinds for value in webhook[kind])
 
 
 def _show(session: Session) -> int:
@@ -145,10 +145,23 @@ def _show(session: Session) -> int:
 
 
 def _say_standing(session: Session, webhook: dict[str, Any]) -> None:
-    _picture({"items": [webhook]})
-    if webhook["error"]:
-        again = shown.when(webhook["next_at"], session.clock.wall())
-        shown.say(f"The oldest that waits: {webhook['error']}; tried again {again}.")
+    now = session.clock.wall()
+    again = shown.when(webhook["next_at"], now)
+    tries = shown.counted(webhook["attempts_max"], "try", "tries")
+    minutes = shown.counted(webhook["keep_minutes"], "minute")
+    rows = (
+        ("told at", webhook["url"]),
+        ("schema", webhook["schema"]),
+        ("told of", _filters(webhook) or "every event"),
+        ("signed", "yes" if webhook["signed"] else "no"),
+        ("plain HTTP", "allowed" if webhook["allow_http"] else ""),
+        ("given up after", f"{tries}, or {minutes}"),
+        ("made", f"{shown.at(webhook['created_at'], now)} by {webhook['created_by']}"),
+        ("waiting", str(webhook["waiting"])),
+        ("the oldest", f"{webhook['error']}; tried again {again}" if webhook["error"] else ""),
+        ("dead letters", str(webhook["dead_letters"])),
+    )
+    shown.facts(shown.title(webhook["name"], shown.styled(webhook["state"])), rows)
 
 
 def _delete(session: Session) -> int:

@@ -13,6 +13,14 @@ _AT = re.compile(r" - at `(?:key in )?\$(?P<field>[^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
 _NO_CHOICE = re.compile(r"Invalid enum value (?P<given>.*)", re.DOTALL)
+_LIMIT = re.compile(r"Expected `(?:int|float)` (?P<sign>[<>]=?) (?P<limit>-?[\d.]+)")
+_NO_MATCH = re.compile(r"Expected `str` matching regex .*", re.DOTALL)
+_LIMITS_IN_WORDS = {
+    ">=": "{} or more",
+    "<=": "{} or less",
+    ">": "more than {}",
+    "<": "less than {}",
+}
 _NO_PART = re.compile(r"[^.\[\]]+")
 OFFERED_MAX = 3
 LIKENESS_MIN = 0.6
@@ -42,7 +50,15 @@ def misfit(error: msgspec.ValidationError, shape: type | None) -> Misfit:
         near = nearest(choices, no_choice["given"].strip("'\""))
         sentence = f"{no_choice['given']} is none of {', '.join(choices)}."
         return Misfit(sentence, path or None, near)
+    if wanted := limit_in_words(what) or (_NO_MATCH.fullmatch(what) and _described(found)):
+        return Misfit(f"It must be {wanted}.", path or None)
     return Misfit(f"{what}.", path or None)
+
+
+def limit_in_words(what: str) -> str:
+    """What a number has to be, where msgspec says that it is not; empty where it says else."""
+    limit = _LIMIT.search(what)
+    return _LIMITS_IN_WORDS[limit["sign"]].format(limit["limit"]) if limit is not None else ""
 
 
 def unknown_field(name: str, known: Iterable[str], path: str = "") -> Misfit:
@@ -102,6 +118,13 @@ def _struct_in(shape: Any) -> type[msgspec.Struct] | None:  # noqa: ANN401, any 
     if isinstance(shape, type) and issubclass(shape, msgspec.Struct):
         return shape
     return next((found for inner in get_args(shape) if (found := _struct_in(inner))), None)
+
+
+def _described(shape: Any) -> str:  # noqa: ANN401, any type a field can have
+    """What a field says of itself in words; empty where it says nothing."""
+    notes = getattr(shape, "__metadata__", ())
+    found = (one.description for one in notes if isinstance(one, msgspec.Meta))
+    return next(filter(None, found), "")
 
 
 def _joined(path: str, name: str) -> str:

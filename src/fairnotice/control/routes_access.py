@@ -39,7 +39,9 @@ class Token(Shape):
 class CreateToken(Body):
     """A new token. Its name is given once, and says who asked."""
 
-    name: Annotated[str, msgspec.Meta(pattern=tokens.NAME_PATTERN)]
+    name: Annotated[
+        str, msgspec.Meta(pattern=tokens.NAME_PATTERN, description=tokens.NAME_IN_WORDS)
+    ]
     role: TokenRole
     scopes: list[str] = msgspec.field(default_factory=list)
     resource_groups: list[str] = msgspec.field(default_factory=list)

@@ -10,6 +10,7 @@ from fairnotice.control.route import Call, Memory, Paging, Route, page_of, part
 from fairnotice.control.shapes import Body, Nothing, Shape
 from fairnotice.deliveries import retries, webhooks
 from fairnotice.deliveries.sending import shown
+from fairnotice.engine import Fleet
 from fairnotice.stores.webhooks import Queued
 from fairnotice.words import EventSchema, EventStatus, EventType, TokenRole
 
@@ -25,7 +26,8 @@ class Webhook(Shape):
     schema: EventSchema
     created_at: datetime
     created_by: str
-    # `delivering`, or `awaiting validation` until the receiver has agreed.
+    # `awaiting validation` until the receiver has agreed; then `delivering`, or `retrying` while
+    # what waits longest was tried and not taken.
     state: str
     statuses: list[EventStatus]
     types: list[EventType]
@@ -37,6 +39,7 @@ class Webhook(Shape):
     keep_minutes: int
     # Up to which revision of the journal his deliveries are queued.
     revision: int
+    # Of one that awaits validation: what the next 1,000 lines of the journal have for it.
     waiting: int
     dead_letters: int
     # Of the delivery that waits longest: what came of its last try, and when the next is.
@@ -47,7 +50,9 @@ class Webhook(Shape):
 class CreateWebhook(Body):
     """A new webhook. What is left out of statuses, types, scopes and groups means all of them."""
 
-    name: Annotated[str, msgspec.Meta(pattern=webhooks.NAME_PATTERN)]
+    name: Annotated[
+        str, msgspec.Meta(pattern=webhooks.NAME_PATTERN, description=webhooks.NAME_IN_WORDS)
+    ]
     url: Annotated[str, msgspec.Meta(max_length=2_048)]
     schema: EventSchema = EventSchema.CLOUDEVENTS
     statuses: list[EventStatus] = msgspec.field(default_factory=list)
@@ -119,7 +124,7 @@ def _shown(standing: webhooks.Standing) -> Webhook:
         schema=one.schema,
         created_at=one.created_at,
         created_by=one.created_by,
-        state="awaiting validation" if one.validation_code else "delivering",
+        state=_state(standing),
         statuses=list(one.statuses),
         types=list(one.types),
         scopes=list(one.scopes),
@@ -136,6 +141,12 @@ def _shown(standing: webhooks.Standing) -> Webhook:
     )
 
 
+def _state(standing: webhooks.Standing) -> str:
+    if standing.webhook.validation_code:
+        return "awaiting validation"
+    return "retrying" if standing.error else "delivering"
+
+
 async def _list(call: Call) -> dict[str, Any]:
     found = await call.service.webhooks.all()
     names = [one.webhook.name for one in found]
@@ -150,10 +161,17 @@ async def _one(call: Call) -> Webhook:
     return _shown(await call.service.webhooks.standing(found))
 
 
+def _as_spelled(fleet: Fleet, groups: list[str]) -> list[str]:
+    """Resource groups as the fleet spells them: they have no case in Azure."""
+    spelled = {vm.resource_group.lower(): vm.resource_group for vm in fleet.vms.values()}
+    return [spelled.get(group.lower(), group) for group in groups]
+
+
 async def _create(call: Call) -> WebhookCreated:
     body: CreateWebhook = call.body
+    groups = _as_spelled(call.service.fleet, body.resource_groups)
     # A filter for what is not there would let nothing through, and nobody would see why.
-    warnings = must_be_there(call.service.fleet, body.scopes, body.resource_groups, None)
+    warnings = must_be_there(call.service.fleet, body.scopes, groups, None)
     wanted = webhooks.Wanted(
         body.name,
         body.url,
@@ -161,7 +179,7 @@ async def _create(call: Call) -> WebhookCreated:
         statuses=tuple(body.statuses),
         types=tuple(body.types),
         scopes=tuple(body.scopes),
-        resource_groups=tuple(body.resource_groups),
+        resource_groups=tuple(groups),
         signed=body.signed,
         allow_http=body.allow_http,
         attempts_max=body.attempts_max,

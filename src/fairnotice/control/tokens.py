@@ -30,6 +30,7 @@ LOOK_SECONDS = 2.0
 # Whoever tries one unknown token after another has the store asked no more often than so.
 LOOK_AGAIN_SECONDS = 0.2
 NAME_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+NAME_IN_WORDS = "up to 64 letters, digits and . _ @ -, of which the first is a letter or a digit"
 # A hundred years; what is meant for longer has no end.
 EXPIRES_DAYS_MAX = 36_500
 # Names under which somebody asks who has no token.
@@ -94,10 +95,7 @@ def make(wanted: Wanted, created_by: str, now: datetime) -> Made:
 
 def _must_mean_something(wanted: Wanted) -> None:
     if not re.fullmatch(NAME_PATTERN.strip("^$"), wanted.name):
-        raise UsageError(
-            f"{wanted.name!r} is no name of a token: up to 64 letters, digits and . _ @ -, "
-            "of which the first is a letter or a digit."
-        )
+        raise UsageError(f"{wanted.name!r} is no name of a token: {NAME_IN_WORDS}.")
     if wanted.name.lower() in RESERVED_NAMES:
         raise UsageError(f"{wanted.name} is who asks without a token. Choose another name.")
     if wanted.expires_days is not None and not 0 < wanted.expires_days <= EXPIRES_DAYS_MAX:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fairnotice.control.misfits import choices_of, names_of, shape_at
+from fairnotice.control.misfits import choices_of, limit_in_words, names_of, shape_at
 from fairnotice.errors import UsageError
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
@@ -18,16 +18,9 @@ _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 # msgspec's messages, as far as we put them into our own words.
 _AT = re.compile(r" - at `(?:key` in `)?\$\.?(.*)`$")
 _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
-_LIMIT = re.compile(r"Expected `(?:int|float)` ([<>]=?) (-?[\d.]+)")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _NO_CHOICE = re.compile(r"Invalid enum value (['\"])(.*)\1", re.DOTALL)
-_LIMITS_IN_WORDS = {
-    ">=": "{} or more",
-    "<=": "{} or less",
-    ">": "more than {}",
-    "<": "less than {}",
-}
 
 _TYPES_IN_WORDS = {
     "int": "a whole number",
@@ -91,8 +84,8 @@ def _in_words(sentence: str, shape: type[msgspec.Struct]) -> str:
         return _unknown(unknown[1], found, path)
     if missing := _MISSING.fullmatch(what):
         return f"`{path}.{missing[1]}` is missing" if path else f"`{missing[1]}` is missing"
-    if limit := _LIMIT.search(what):
-        return f"`{path}` must be {_LIMITS_IN_WORDS[limit[1]].format(limit[2])}"
+    if limit := limit_in_words(what):
+        return f"`{path}` must be {limit}"
     if wrong := _EXPECTED.fullmatch(what):
         wanted = " or ".join(map(_type_in_words, wrong[1].removesuffix(" | null").split(" | ")))
         return f"`{path}` must be {wanted}, not {_type_in_words(wrong[2])}"

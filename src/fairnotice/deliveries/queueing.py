@@ -64,6 +64,14 @@ class Journal:
         """Whether everything that is committed was read."""
         return self.cursor >= self._conductor.feed.revision
 
+    async def unqueued_count(self, now: datetime) -> int:
+        """How many deliveries the lines would come to that are next; nothing is queued."""
+        if self.level:
+            return 0
+        found = await self._conductor.feed.after(self.cursor, PAGE_LINES)
+        several = self._state(found, now) if isinstance(found, Snapshot) else self._told(found, now)
+        return sum(1 for _ in several)
+
     async def queue(self, now: datetime, monotonic: float) -> int:
         """Read on, and make durable what is to be told; how many deliveries.
 
@@ -89,8 +97,7 @@ class Journal:
 
         A receiver who knows one so already can tell by its id.
         """
-        events = (row for row in state.rows if isinstance(row, Event))
-        several = self._deliveries(((one, shapes.instant_of(one)) for one in events), now)
+        several = self._state(state, now)
         count = 0
         while piece := list(islice(several, PIECE_DELIVERIES)):
             count += len(piece)
@@ -99,6 +106,10 @@ class Journal:
         await self._write(state.revision, (), monotonic)
         self.cursor = state.revision
         return count
+
+    def _state(self, state: Snapshot, now: datetime) -> Iterator[Delivery]:
+        events = (row for row in state.rows if isinstance(row, Event))
+        return self._deliveries(((one, shapes.instant_of(one)) for one in events), now)
 
     def _told(self, lines: Sequence[Line], now: datetime) -> Iterator[Delivery]:
         rows = (line.change.row for line in lines)

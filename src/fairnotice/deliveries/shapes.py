@@ -190,7 +190,9 @@ def wants(webhook: Webhook, event: Event, scope: Scope) -> bool:
 def _is_about(webhook: Webhook, event: Event, scope: Scope) -> bool:
     if not (webhook.scopes or webhook.resource_groups):
         return True
-    return event.scope in webhook.scopes or scope.resource_group in webhook.resource_groups
+    # Resource groups have no case in Azure.
+    groups = {group.lower() for group in webhook.resource_groups}
+    return event.scope in webhook.scopes or scope.resource_group.lower() in groups
 
 
 def instant_of(event: Event) -> datetime:

@@ -14,6 +14,7 @@ import msgspec
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.deliveries import retries, shapes
 from fairnotice.deliveries.handshakes import agreed
+from fairnotice.deliveries.queueing import Journal
 from fairnotice.deliveries.sending import Sender, target_of
 from fairnotice.errors import Unavailable, UnknownName, UsageError
 from fairnotice.model import Event, Scope
@@ -22,6 +23,7 @@ from fairnotice.stores.webhooks import Delivery, Followed, Queued, Webhook
 from fairnotice.words import EventSchema, EventSource, EventStatus, EventType, ScopeKind
 
 NAME_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+NAME_IN_WORDS = "up to 64 letters, digits and . _ -, of which the first is a letter or a digit"
 WEBHOOKS_MAX = 50
 # Dead letters that are put back at a time.
 REDELIVER_MAX = 1_000
@@ -119,6 +121,9 @@ class Webhooks:
             )
 
         waiting, dead, first = await self._conductor.ask_store(ask)
+        if followed.webhook.validation_code:
+            # Nothing is queued for him yet: it waits in the journal.
+            waiting += await self._journal(followed).unqueued_count(self._now)
         oldest = first[0].delivery if first else None
         return Standing(
             followed.webhook,
@@ -127,6 +132,15 @@ class Webhooks:
             dead,
             "" if oldest is None else oldest.error,
             None if oldest is None else oldest.next_at,
+        )
+
+    def _journal(self, followed: Followed) -> Journal:
+        return Journal(
+            self._conductor,
+            followed.webhook,
+            followed.cursor,
+            subscription=self._subscription,
+            location=self._location,
         )
 
     async def dead_letters(self, name: str, limit: int, after: int) -> list[Queued]:
@@ -298,8 +312,5 @@ def _taken(name: str) -> UsageError:
 
 def _must_mean_something(wanted: Wanted) -> None:
     if not re.fullmatch(NAME_PATTERN.strip("^$"), wanted.name):
-        raise UsageError(
-            f"{wanted.name!r} is no name of a webhook: up to 64 letters, digits and . _ -, "
-            "of which the first is a letter or a digit."
-        )
+        raise UsageError(f"{wanted.name!r} is no name of a webhook: {NAME_IN_WORDS}.")
     target_of(wanted.url, allow_http=wanted.allow_http)
