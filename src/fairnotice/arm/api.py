@@ -239,11 +239,11 @@ def _following(request: Request, name: str) -> dict[str, str]:
     base = request.headers.get(ASKED_AT, asked_at)
     version = next(_versions(request))
     url = f"{base}/subscriptions/{SUBSCRIPTION_ID}/{path}?api-version={version}"
-    return {
-        "Azure-AsyncOperation": url,
-        "Location": f"{url}&monitor=true",
-        "Retry-After": str(RETRY_AFTER_SECONDS),
-    }
+    headers = {"Azure-AsyncOperation": url, "Retry-After": str(RETRY_AFTER_SECONDS)}
+    if request.method not in ("PUT", "PATCH"):
+        # Where there is one, az reads what it has written from there at the end, and not anew.
+        headers["Location"] = f"{url}&monitor=true"
+    return headers
 
 
 def _versions(request: Request) -> Iterator[str]:
