@@ -79,7 +79,7 @@ async def _write(call: Call, *, whole: bool) -> Done:
         raise Failure(412, "PreconditionFailed", f"{row.name} is there already.", "If-None-Match")
     shown = shapes.vm(call.fleet, row)
     name = kept_name(ScopeKind.STANDALONE, row.name)
-    await properties.describe(call, properties.Wish(name, shown, whole))
+    await properties.describe(call, properties.Wish(name, shown, whole, dict(row.tags)))
     now = shapes.vm(call.fleet, row)
     return Done(now, etag=now["etag"])
 
