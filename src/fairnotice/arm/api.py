@@ -201,7 +201,7 @@ def _object(data: bytes) -> dict[str, Any]:
     for name in _OBJECTS:
         if not isinstance(found.get(name), dict | None):
             raise malformed(f"{name} is no JSON object")
-    if not all(isinstance(value, str) for value in (found.get("tags") or {}).values()):
+    if not all(isinstance(value, str | None) for value in (found.get("tags") or {}).values()):
         raise malformed("the value of a tag is no text")
     if _is_deep(found):
         raise malformed(f"more than {DEPTH_MAX} levels stand in each other")

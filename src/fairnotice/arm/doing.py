@@ -32,6 +32,12 @@ def followed(call: Call) -> str | None:
     return call.fleet.request_by_key.get(known_key(call.who.requester, call.who.key))
 
 
+def repeated(call: Call) -> Done | None:
+    """The same answer to a repeat of what is done already, however the fleet is now."""
+    request = followed(call)
+    return None if request is None else Done(status=ACCEPTED, request=request)
+
+
 async def perform_maintenance(call: Call, vms: Iterable[Vm]) -> Done:
     """Approve what the platform has announced for these VMs."""
     found = [event for vm in vms for event in shapes.maintenance(call.fleet, vm.name)]

@@ -169,7 +169,7 @@ def _after(before: Json, body: Json, wish: Wish) -> Json:
 def _tags(before: Json, body: Json, wish: Wish) -> Json | None:
     """Those that shall be there instead of the usual ones; None where nobody has said any."""
     if wish.whole:
-        return dict(body.get("tags") or {})
+        return merged({}, body.get("tags") or {})
     if "tags" not in body:
         return before.get("tags")
     return {} if body["tags"] is None else merged(wish.shown["tags"], body["tags"])

@@ -41,7 +41,7 @@ def _seen_groups(call: Call) -> list[str]:
     seen += [row.resource_group for row in sets]
     if call.caller.limits is None:
         seen += finding.groups(fleet)
-    return list(dict.fromkeys(seen))
+    return list(finding.first_spellings(seen))
 
 
 def _groups(call: Call) -> Done:
@@ -56,6 +56,11 @@ def _group(call: Call) -> Done:
     return Done(shapes.group(found))
 
 
+def _has_group(call: Call) -> Done:
+    _group(call)
+    return Done(status=204)
+
+
 # ---- Long-running operations ----
 
 
@@ -66,11 +71,7 @@ async def _operation(call: Call) -> Done:
     # What Location shows: nothing but whether it is over.
     if found.failure is not None:
         raise found.failure
-    return Done(status=202 if found.ended_at is None else 200, request=_again(found))
-
-
-def _again(found: object) -> str | None:
-    return getattr(found, "id", None) if getattr(found, "ended_at", None) is None else None
+    return Done(status=202, request=found.id) if found.ended_at is None else Done()
 
 
 # ---- Scheduled events, outside of the VM ----
@@ -124,6 +125,9 @@ async def _acknowledge_all(call: Call) -> Done:
 def _routes() -> Iterable[ArmRoute]:
     reader, operator = TokenRole.READER, TokenRole.OPERATOR
     one, groups = paths.SUBSCRIPTION, f"{paths.SUBSCRIPTION}/resourceGroups"
+    # Before the GET, which answers every other HEAD.
+    summary = "Whether there is such a resource group."
+    yield ArmRoute("HEAD", paths.GROUP, summary, _has_group, reader, None)
     for path, summary, handle in (
         ("/subscriptions", "The one subscription.", _subscriptions),
         (one, "The one subscription.", _subscription),

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from functools import partial
 
 from fairnotice.arm import finding, paths, properties, scaling, shapes
-from fairnotice.arm.doing import followed, on_vms, perform_maintenance
+from fairnotice.arm.doing import followed, on_vms, perform_maintenance, repeated
 from fairnotice.arm.failures import Failure, malformed
 from fairnotice.arm.route import ArmRoute, Call, Done, Handler
-from fairnotice.arm.routes_vms import ACTIONS
+from fairnotice.arm.routes_vms import ACTIONS, must_not_hibernate
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
 from fairnotice.model import Vm
@@ -47,7 +47,7 @@ def _list(call: Call) -> Done:
     shown = [
         shapes.scale_set(call.fleet, row)
         for row in rows
-        if only in (None, row.resource_group) and call.shows(Reach.SCALE_SET, row.name)
+        if finding.is_in(only, row) and call.shows(Reach.SCALE_SET, row.name)
     ]
     return Done({"value": shown})
 
@@ -80,11 +80,12 @@ def _named(call: Call, *, all_where_none: bool = True) -> list[Vm]:
 
 
 async def _act(what: str, call: Call) -> Done:
-    return await on_vms(call, what, _named(call))
+    must_not_hibernate(call)
+    return repeated(call) or await on_vms(call, what, _named(call))
 
 
 async def _delete_some(call: Call) -> Done:
-    return await on_vms(call, "delete", _named(call, all_where_none=False))
+    return repeated(call) or await on_vms(call, "delete", _named(call, all_where_none=False))
 
 
 async def _maintain_some(call: Call) -> Done:
@@ -155,6 +156,7 @@ def _instance_view(call: Call) -> Done:
 
 
 async def _act_on_one(what: str, call: Call) -> Done:
+    must_not_hibernate(call)
     return await on_vms(call, what, [finding.instance(call)])
 
 
@@ -176,7 +178,7 @@ def _availability_sets(call: Call) -> Done:
     shown = [
         shapes.availability_set(call.fleet, row)
         for row in rows
-        if only in (None, row.resource_group) and call.shows(Reach.SCOPE, row.name)
+        if finding.is_in(only, row) and call.shows(Reach.SCOPE, row.name)
     ]
     return Done({"value": shown})
 
@@ -250,7 +252,7 @@ def _instance_routes() -> Iterable[ArmRoute]:
     )
     for word, summary, act in deeds:
         path = f"{INSTANCE}/{word}"
-        yield ArmRoute("POST", path, summary, act, operator, reach, instance_name)
+        yield ArmRoute("POST", path, summary, act, operator, reach, instance_name, takes_body=True)
     delete = partial(_act_on_one, "delete")
     summary = "Delete an instance."
     yield ArmRoute("DELETE", INSTANCE, summary, delete, operator, reach, instance_name)
