@@ -152,6 +152,16 @@ def test_what_is_declared_is_neither_made_nor_deleted(looking, what):
         assert looking.get(f"{path}/{known[what]}").status == 200
 
 
+@pytest.mark.parametrize("of", [VM, BATCH, f"{BATCH}/virtualMachines/0"])
+def test_what_is_not_understood_is_not_done(looking, of):
+    """A body that is none, and hibernating: nothing is deallocated instead."""
+    looking.refused(400, "InvalidRequestContent", "POST", f"{of}/restart", b"{")
+    query = "api-version=2024-11-01&hibernate=true"
+    looking.refused(409, "OperationNotAllowed", "POST", f"{of}/deallocate", query=query)
+    assert all(vm.running for vm in looking.fleet.vms.values())
+    assert looking.events("web-0") == looking.events("batch_0") == []
+
+
 def test_a_page_of_another_site_is_kept_out(looking):
     """As on the control port: neither by another name, nor with another Origin."""
     for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):

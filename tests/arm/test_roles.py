@@ -24,7 +24,7 @@ NAMES = {
 }
 # Who may look and who may change, by the last word of an address that is fixed: said here once more
 # and not read from the table, so that a new address needs somebody who thinks of it.
-LOOKS = {"GET": "reader"}
+LOOKS = {"GET": "reader", "HEAD": "reader"}
 CHANGES = {"POST": "operator", "PUT": "operator", "PATCH": "operator", "DELETE": "operator"}
 KINDS = ("virtualMachines", "virtualMachineScaleSets", "availabilitySets")
 # Lists of which everybody is shown his own, whatever he is limited to.
@@ -75,11 +75,12 @@ def test_a_stranger_is_told_the_same_everywhere(gated):
         for who in STRANGERS if route.path.endswith("restart") else (None,):
             answer = gated.ask(who, route.method, url_of(route.path))
             assert answer.headers["www-authenticate"].startswith("Bearer")
-            told.add((answer.status, answer.body))
+            assert answer.status == 401
+            # An answer to HEAD has no body.
+            if route.method != "HEAD":
+                told.add(answer.body)
     assert len(told) == 1
-    status, body = told.pop()
-    assert status == 401
-    assert b"InvalidAuthenticationToken" in body
+    assert b"InvalidAuthenticationToken" in told.pop()
 
 
 def test_a_reader_may_not_restart(gated):

@@ -28,6 +28,9 @@ def test_a_resource_group_is_there_by_what_is_in_it(looking):
     """One of the sample fleet; another is not found."""
     assert names(looking.get(f"{SUBSCRIPTION}/resourceGroups")) == ["sample"]
     assert looking.get(GROUP).json["properties"] == {"provisioningState": "Succeeded"}
+    # `az group exists` takes nothing else.
+    assert looking.call("HEAD", GROUP).status == 204
+    assert looking.call("HEAD", f"{SUBSCRIPTION}/resourceGroups/other").status == 404
 
 
 def test_vms_are_those_that_are_no_instances(looking):

@@ -78,7 +78,7 @@ def shown(tools, line):
 def test_every_command_of_az_comes_to_what_it_should(tools):
     """Also those that wait for an event: a VM sees it, approves, and the command returns."""
     commands = {name: found for name, found in tools["found"].items() if name.startswith("az ")}
-    assert len(commands) == 35
+    assert len(commands) == 37
     for name, (code, _, said, _) in commands.items():
         wanted, word = REFUSED.get(name.removeprefix("az "), (0, ""))
         assert code == wanted, (name, said)
@@ -117,6 +117,7 @@ def test_what_az_shows(tools):
     assert [one["instanceId"] for one in instances] == ["0", "1", "2", "3"]
     assert [one["name"] for one in shown(tools, "group list")] == ["sample"]
     assert shown(tools, "group show -n sample")["name"] == "sample"
+    assert shown(tools, "group exists -n sample") is True
     (web,) = shown(tools, "vm availability-set list -g sample")
     assert web["name"] == "web"
     assert len(shown(tools, "vm availability-set show -g sample -n web")["virtualMachines"]) == 3

@@ -75,6 +75,7 @@ LANES = (
         f"{NOTICE} 20",
         "vmss scale -g sample -n batch --new-capacity 5",
         "vmss delete-instances -g sample -n batch --instance-ids 4",
+        "vmss scale -g sample -n batch --new-capacity 3",
         "vmss stop -g sample -n batch --instance-ids 2",
         "vmss deallocate -g sample -n batch --instance-ids 2",
         "vmss start -g sample -n batch --instance-ids 2",
@@ -84,6 +85,7 @@ LANES = (
     (
         "group list",
         "group show -n sample",
+        "group exists -n sample",
         "vm availability-set list -g sample",
         "vm availability-set show -g sample -n web",
     ),

@@ -214,7 +214,7 @@ def _object(data: bytes) -> dict[str, Any]:
     for name in _OBJECTS:
         if not isinstance(found.get(name), dict | None):
             raise malformed(f"{name} is no JSON object")
-    if not all(isinstance(value, str) for value in (found.get("tags") or {}).values()):
+    if not all(isinstance(value, str | None) for value in (found.get("tags") or {}).values()):
         raise malformed("the value of a tag is no text")
     if _is_deep(found):
         raise malformed(f"more than {DEPTH_MAX} levels stand in each other")
@@ -250,11 +250,11 @@ def _following(request: Request, name: str, revision: int) -> dict[str, str]:
     path = OPERATIONS.format(location=LOCATION, operation=name)
     query = f"{REVISION}={revision}&api-version={next(_versions(request))}"
     url = f"{asked_at(request)}/subscriptions/{SUBSCRIPTION_ID}/{path}?{query}"
-    return {
-        "Azure-AsyncOperation": url,
-        "Location": f"{url}&monitor=true",
-        "Retry-After": str(RETRY_AFTER_SECONDS),
-    }
+    headers = {"Azure-AsyncOperation": url, "Retry-After": str(RETRY_AFTER_SECONDS)}
+    if request.method not in ("PUT", "PATCH"):
+        # Where there is one, az reads what it has written from there at the end, and not anew.
+        headers["Location"] = f"{url}&monitor=true"
+    return headers
 
 
 def _versions(request: Request) -> Iterator[str]:

@@ -32,14 +32,20 @@ def followed(call: Call) -> str | None:
     return call.fleet.request_by_key.get(known_key(call.who.requester, call.who.key))
 
 
+def repeated(call: Call) -> Done | None:
+    """The same answer to a repeat of what is done already, however the fleet is now."""
+    request = followed(call)
+    return None if request is None else Done(status=ACCEPTED, request=request)
+
+
 async def delete(call: Call, find: Callable[[Call], Iterable[Vm]]) -> Done:
     """Delete the VMs of the address; a repeat of the same request is told of what it began.
 
     What is not there is as it was asked to be: 204, as Azure answers.
     """
-    begun = followed(call)
+    begun = repeated(call)
     if begun is not None:
-        return Done(status=ACCEPTED, request=begun)
+        return begun
     try:
         vms = find(call)
     except NotThere:

@@ -32,7 +32,21 @@ def groups(fleet: Fleet) -> dict[str, None]:
         fleet.scale_sets.values(),
         (one for one in fleet.scopes.values() if one.kind is ScopeKind.AVAILABILITY_SET),
     ]
-    return dict.fromkeys(row.resource_group for table in rows for row in table)
+    names = (row.resource_group for table in rows for row in table)
+    return dict.fromkeys(first_spellings(names))
+
+
+def first_spellings(names: Iterable[str]) -> Iterable[str]:
+    """Each name once, whatever its case: as it was written first."""
+    found: dict[str, str] = {}
+    for name in names:
+        found.setdefault(name.lower(), name)
+    return found.values()
+
+
+def is_in(group: str | None, row: Vm | ScaleSet | Scope) -> bool:
+    """Whether it is in this resource group, or in any where None is given."""
+    return group is None or row.resource_group.lower() == group.lower()
 
 
 def seen_groups(call: Call) -> list[str]:
@@ -45,7 +59,7 @@ def seen_groups(call: Call) -> list[str]:
     seen += [row.resource_group for row in sets]
     scopes = (row for row in availability_sets(fleet).values() if call.shows(Reach.SCOPE, row.name))
     seen += [row.resource_group for row in scopes]
-    return list(dict.fromkeys(seen))
+    return list(first_spellings(seen))
 
 
 def group(call: Call) -> str:

@@ -115,7 +115,8 @@ async def _failure(service: Service, word: str, operation: Operation) -> Failure
     why = await _reason(service, operation) or operation.reason or "nobody said why"
     if word == CANCELED:
         return Failure(409, "OperationPreempted", f"The operation was canceled: {why}.")
-    return Failure(500, "VMOperationFailed", f"The operation has failed: {why}.")
+    # Not 500: that is what tools ask again for, and it stays so.
+    return Failure(409, "VMOperationFailed", f"The operation has failed: {why}.")
 
 
 async def _reason(service: Service, operation: Operation) -> str:

@@ -17,7 +17,6 @@ VMS = f"{COMPUTE}/virtualMachines"
 SCALE_SETS = f"{COMPUTE}/virtualMachineScaleSets"
 AVAILABILITY_SETS = f"{COMPUTE}/availabilitySets"
 OPERATIONS = f"{COMPUTE}/locations/{{location}}/operations/{{operation}}"
-ACKNOWLEDGE = "providers/Microsoft.Maintenance/scheduledevents/{event}/acknowledge"
 
 FIRST_YEAR = 2019
 _VERSION = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(-preview)?")

@@ -6,17 +6,21 @@
 | `virtualMachineProfile.scheduledEventsProfile.terminateNotificationProfile` | obeyed (rule 2) |
 | `sku.capacity` of a scale set | obeyed (arm/scaling.py) |
 | ids, names, states and views, network interfaces | ours: passed over |
-| `location`, `priority`, `availabilitySet` | refused where they are others |
+| `location`, `zones`, `identity`, `priority`, size, and the sets it is in | refused where others |
+| passwords, custom data, user data, protected settings | never kept: nobody is shown them |
+| what is of another kind than Azure has it | refused (arm/kinds.py) |
 | everything else | kept, and given back |
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from fairnotice.arm import shapes
 from fairnotice.arm.failures import Failure, malformed, of_refusal
+from fairnotice.arm.kinds import must_fit
 from fairnotice.arm.merging import found_at, merged, without
 from fairnotice.arm.route import Call
 from fairnotice.engine import Code, Refusal
@@ -24,7 +28,7 @@ from fairnotice.engine.commands import Describe, Notice
 from fairnotice.engine.describing import version
 from fairnotice.engine.notice import TERMINATE_NOTICE_MINUTES_MAX, TERMINATE_NOTICE_MINUTES_MIN
 from fairnotice.model import ScaleSet
-from fairnotice.words import EventType
+from fairnotice.words import EventType, ScopeKind
 
 Json = dict[str, Any]
 
@@ -42,10 +46,15 @@ _OURS: tuple[tuple[str, ...], ...] = (
     ("etag",),
     ("location",),
     ("systemData",),
+    ("identity",),
+    ("zones",),
     ("instanceId",),
     ("sku", "capacity"),
+    ("sku", "name"),
+    ("tags",),
     ("properties", "availabilitySet"),
     ("properties", "evictionPolicy"),
+    ("properties", "hardwareProfile", "vmSize"),
     ("properties", "instanceView"),
     ("properties", "networkProfile"),
     ("properties", "orchestrationMode"),
@@ -58,6 +67,7 @@ _OURS: tuple[tuple[str, ...], ...] = (
     ("properties", "virtualMachineProfile", "networkProfile"),
     ("properties", "virtualMachineProfile", "priority"),
     ("properties", "virtualMachineProfile", "timeCreated"),
+    ("properties", "virtualMachineScaleSet"),
     ("properties", "virtualMachines"),
     ("properties", "vmId"),
     OF_SET,
@@ -67,12 +77,31 @@ _OURS: tuple[tuple[str, ...], ...] = (
 # What cannot be another by PUT or PATCH, and how it would be.
 _FIXED = {
     ("location",): "There is one location",
+    ("zones",): "Declare it in the fleet file",
+    ("identity",): "A VM gets one by `fairnotice token create --vm`",
+    ("sku", "name"): "What it is made of is not changed here, and machines are not resized",
+    ("properties", "hardwareProfile", "vmSize"): (
+        "What it is made of is not changed here, and machines are not resized"
+    ),
     ("properties", "priority"): "Declare it in the fleet file",
     ("properties", "virtualMachineProfile", "priority"): "Declare it in the fleet file",
     ("properties", "availabilitySet", "id"): "Declare it in the fleet file",
+    ("properties", "virtualMachineScaleSet", "id"): "Declare it in the fleet file",
 }
 # As on Azure, where nobody says how long.
 DEFAULT_NOTICE = "PT5M"
+# What Azure takes and shows nobody, or only whom asks for it: here it would mean nothing, and
+# stand in the journal in clear.
+_SECRETS = frozenset(
+    ("adminpassword", "additionalunattendcontent", "customdata", "protectedsettings", "userdata")
+)
+_KINDS = {
+    ScopeKind.STANDALONE: "VirtualMachine",
+    ScopeKind.PLACEMENT_GROUP: "VirtualMachineScaleSet",
+    ScopeKind.AVAILABILITY_SET: "AvailabilitySet",
+}
+# Nothing was said of it: it stays as it is.
+_LEFT = object()
 _MINUTES = re.compile(r"PT([0-9]{1,4})M")
 
 
@@ -85,19 +114,27 @@ class Wish(NamedTuple):
     shown: Json
     # PATCH says only what shall be another; PUT says all of it.
     whole: bool
+    # The tags that it has as long as nobody says others.
+    usual_tags: Mapping[str, str] = {}
+
+    @property
+    def kind(self) -> ScopeKind:
+        """What it is."""
+        return ScopeKind(self.resource.partition(":")[0])
 
 
 async def describe(call: Call, wish: Wish) -> None:
     """Have it so: all of it, or nothing."""
     body = call.body or {}
+    policy, notice = _policy(body, wish), _notice(body, wish)
+    must_fit(body, _KINDS[wish.kind])
     _must_stay(body, wish.shown)
     read = version(call.fleet, wish.resource)
-    before = {} if wish.whole else shapes.kept(call.fleet, wish.resource)
     command = Describe(
         resource=wish.resource,
-        kept=_text(merged(before, _kept(body))),
-        automatically_approve=_policy(body, wish),
-        terminate_notice=_notice(body, wish),
+        kept=_text(_after(shapes.kept(call.fleet, wish.resource), body, wish)),
+        automatically_approve=policy,
+        terminate_notice=notice,
         # Who changes a part has read the rest here, just now: nobody may have changed it since.
         expected=call.expected if wish.whole or call.expected else read,
     )
@@ -111,7 +148,7 @@ async def describe(call: Call, wish: Wish) -> None:
 def _must_stay(body: Json, shown: Json) -> None:
     for path, remedy in _FIXED.items():
         asked, is_now = found_at(body, *path), found_at(shown, *path)
-        if asked is None or _low(asked) == _low(is_now):
+        if asked in (None, [], {}) or _low(asked) == _low(is_now):
             continue
         message = f"Changing property '{'.'.join(path)}' is not allowed. {remedy}."
         raise Failure(409, "PropertyChangeNotAllowed", message, ".".join(path))
@@ -121,11 +158,41 @@ def _low(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
+def _after(before: Json, body: Json, wish: Wish) -> Json:
+    """What shall be kept from now on."""
+    kept = merged({} if wish.whole else before, _kept(body))
+    kept.pop("tags", None)
+    tags = _tags(before, body, wish)
+    if tags is not None and tags != wish.usual_tags:
+        kept["tags"] = tags
+    return kept
+
+
+def _tags(before: Json, body: Json, wish: Wish) -> Json | None:
+    """Those that shall be there instead of the usual ones; None where nobody has said any."""
+    if wish.whole:
+        return merged({}, body.get("tags") or {})
+    if "tags" not in body:
+        return before.get("tags")
+    return {} if body["tags"] is None else merged(wish.shown["tags"], body["tags"])
+
+
 def _kept(body: Json) -> Json:
     """What means nothing here."""
     for path in _OURS:
         body = without(body, *path)
-    return body
+    found: Json = _without_secrets(body)
+    return found
+
+
+def _without_secrets(value: Any) -> Any:  # noqa: ANN401, whatever was sent
+    """The same without what nobody may be shown, however deep it stands."""
+    if isinstance(value, list):
+        return [_without_secrets(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    open_parts = ((name, part) for name, part in value.items() if name.lower() not in _SECRETS)
+    return {name: _without_secrets(part) for name, part in open_parts}
 
 
 def _text(kept: Json) -> str:
@@ -139,60 +206,64 @@ def _text(kept: Json) -> str:
 # ---- What is obeyed ----
 
 
+def _asked(body: Json, wish: Wish, *path: str) -> Any:  # noqa: ANN401, whatever was sent
+    """What is said there: null takes it away, as does a PUT that leaves it out."""
+    value: Any = body
+    for number, name in enumerate(path):
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise malformed(f"{'.'.join(path[:number])} is no object")
+        if name not in value:
+            return None if wish.whole else _LEFT
+        value = value[name]
+    if not isinstance(value, dict | None):
+        raise malformed(f"{'.'.join(path)} is no object")
+    return value
+
+
 def _policy(body: Json, wish: Wish) -> tuple[EventType, ...] | None:
     """What shall be approved automatically; None where that is left as it is."""
-    said = found_at(body, *_POLICY)
-    if said is None:
-        had = found_at(wish.shown, *_POLICY)
-        return () if wish.whole and had else None
-    if not isinstance(said, dict):
-        raise malformed("properties.scheduledEventsPolicy is no object")
+    said = _asked(body, wish, *_POLICY)
+    if said is _LEFT:
+        return None
+    had = found_at(wish.shown, *_POLICY) or {}
+    after = {} if said is None else {**({} if wish.whole else had), **said}
     approved = []
     for event_type, name in shapes.POLICIES.items():
-        source = wish.shown if not wish.whole and name not in said else body
-        word = found_at(source, *_POLICY, name, "automaticallyApprove")
-        if word not in (None, True, False):
+        part = after.get(name) or {}
+        word = found_at(part, "automaticallyApprove")
+        if not isinstance(part, dict) or not isinstance(word, bool | None):
             raise _misfit(f"{'.'.join(_POLICY)}.{name}.automaticallyApprove", "true or false")
         if word:
             approved.append(event_type)
-    if not approved and not found_at(wish.shown, *_POLICY):
-        # Nobody has to be told that nothing is approved where nothing was.
-        return None
-    return tuple(approved)
+    # Nobody has to be told that nothing is approved where nothing was.
+    return tuple(approved) if approved or had else None
 
 
 def _notice(body: Json, wish: Wish) -> Notice | None:
     """How much terminate notice shall be given; None where that is left as it is."""
-    if not wish.resource.startswith("scale-set:"):
-        said = found_at(body, *OF_VM)
-        if found_at(body, *OF_VM, "enable"):
-            message = (
-                "Terminate notification is given to instances of scale sets only: "
-                "say it of the scale set."
-            )
-            raise Failure(400, "InvalidParameter", message, ".".join(OF_VM))
+    is_set = wish.kind is ScopeKind.PLACEMENT_GROUP
+    path = OF_SET if is_set else OF_VM
+    said = _asked(body, wish, *path)
+    if said is _LEFT:
         return None
-    said = found_at(body, *OF_SET)
-    if said is None:
-        return Notice(None) if _is_taken_away(body, *OF_SET) else None
-    if not isinstance(said, dict):
-        raise malformed(f"{'.'.join(OF_SET)} is no object")
-    shown = found_at(wish.shown, *OF_SET)
-    profile = said if wish.whole else merged(shown, said)
-    if profile.get("enable") not in (None, True, False):
-        raise _misfit(f"{'.'.join(OF_SET)}.enable", "true or false")
+    shown = {} if wish.whole else found_at(wish.shown, *path)
+    profile = {} if said is None else merged(shown or {}, said)
+    enable = profile.get("enable")
+    if not isinstance(enable, bool | None):
+        raise _misfit(f"{'.'.join(path)}.enable", "true or false")
     time = profile.get("notBeforeTimeout")
     minutes = _minutes(DEFAULT_NOTICE if time is None else time)
-    return Notice(minutes if profile.get("enable") else None)
-
-
-def _is_taken_away(body: Json, *path: str) -> bool:
-    """Whether null stands there, or in place of the profile that it is in."""
-    for depth in (len(path), len(path) - 1):
-        above = found_at(body, *path[: depth - 1])
-        if isinstance(above, dict) and path[depth - 1] in above and above[path[depth - 1]] is None:
-            return True
-    return False
+    if is_set:
+        return Notice(minutes if enable else None)
+    if enable:
+        message = (
+            "Terminate notification is given to instances of scale sets only: "
+            "say it of the scale set."
+        )
+        raise Failure(400, "InvalidParameter", message, ".".join(path))
+    return None
 
 
 def _minutes(text: object) -> int:

@@ -41,6 +41,11 @@ def _group(call: Call) -> Done:
     return Done(shapes.group(finding.group(call)))
 
 
+def _has_group(call: Call) -> Done:
+    _group(call)
+    return Done(status=204)
+
+
 # ---- Long-running operations ----
 
 
@@ -51,11 +56,7 @@ async def _operation(call: Call) -> Done:
     # What Location shows: nothing but whether it is over.
     if found.failure is not None:
         raise found.failure
-    return Done(status=202 if found.ended_at is None else 200, request=_again(found))
-
-
-def _again(found: object) -> str | None:
-    return getattr(found, "id", None) if getattr(found, "ended_at", None) is None else None
+    return Done(status=202, request=found.id) if found.ended_at is None else Done()
 
 
 # ---- Scheduled events, outside of the VM ----
@@ -112,6 +113,9 @@ async def _acknowledge_all(call: Call) -> Done:
 def _routes() -> Iterable[ArmRoute]:
     reader, operator = TokenRole.READER, TokenRole.OPERATOR
     one, groups = paths.SUBSCRIPTION, f"{paths.SUBSCRIPTION}/resourceGroups"
+    # Before the GET, which answers every other HEAD.
+    summary = "Whether there is such a resource group."
+    yield ArmRoute("HEAD", paths.GROUP, summary, _has_group, reader, None)
     for path, summary, handle in (
         ("/subscriptions", "The one subscription.", _subscriptions),
         (one, "The one subscription.", _subscription),

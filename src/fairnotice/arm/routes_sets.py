@@ -4,10 +4,17 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from fairnotice.arm import finding, paths, properties, scaling, shapes
-from fairnotice.arm.doing import delete, followed, not_there_anyway, on_vms, perform_maintenance
+from fairnotice.arm.doing import (
+    delete,
+    followed,
+    not_there_anyway,
+    on_vms,
+    perform_maintenance,
+    repeated,
+)
 from fairnotice.arm.failures import Failure, NotThere, forbidden, malformed
 from fairnotice.arm.route import ArmRoute, Call, Done, Handler
-from fairnotice.arm.routes_vms import ACTIONS
+from fairnotice.arm.routes_vms import ACTIONS, must_not_hibernate
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
 from fairnotice.model import ScaleSet, Vm
@@ -47,7 +54,7 @@ def _list(call: Call) -> Done:
     shown = [
         shapes.scale_set(call.fleet, row)
         for row in rows
-        if only in (None, row.resource_group) and call.shows(Reach.SCALE_SET, row.name)
+        if finding.is_in(only, row) and call.shows(Reach.SCALE_SET, row.name)
     ]
     return Done({"value": shown})
 
@@ -80,7 +87,8 @@ def _named(call: Call, *, all_where_none: bool = True) -> list[Vm]:
 
 
 async def _act(what: str, call: Call) -> Done:
-    return await on_vms(call, what, _named(call))
+    must_not_hibernate(call)
+    return repeated(call) or await on_vms(call, what, _named(call))
 
 
 async def _delete_some(call: Call) -> Done:
@@ -98,14 +106,14 @@ async def _refuse(call: Call) -> Done:
     raise Failure(409, "OperationNotAllowed", "That is not done here: there are no disks to do it.")
 
 
-async def _write(call: Call, *, whole: bool) -> Done:
+async def _write(call: Call) -> Done:
     row = finding.scale_set(call)
     if call.new_only:
         raise Failure(412, "PreconditionFailed", f"{row.name} is there already.", "If-None-Match")
     scaling.must_be_possible(call, row, _more(call))
     shown = shapes.scale_set(call.fleet, row)
     name = kept_name(ScopeKind.PLACEMENT_GROUP, row.name)
-    await properties.describe(call, properties.Wish(name, shown, whole))
+    await properties.describe(call, properties.Wish(name, shown, whole=False))
     async with call.in_turn:
         # How many there are now: somebody else may have asked for as many at the same time.
         request = followed(call) or await scaling.scale(call, row, _more(call))
@@ -124,7 +132,8 @@ def _more(call: Call) -> int:
 
 async def _put(call: Call) -> Done:
     finding.to_write(call, finding.scale_set, "Scale sets")
-    return await _write(call, whole=True)
+    # `az vmss scale` puts a location and a capacity, and expects that all the rest stays.
+    return await _write(call)
 
 
 def _keep(find: Callable[[Call], object], call: Call) -> Done:
@@ -183,6 +192,7 @@ def _instance_view(call: Call) -> Done:
 
 
 async def _act_on_one(what: str, call: Call) -> Done:
+    must_not_hibernate(call)
     return await on_vms(call, what, [finding.instance(call)])
 
 
@@ -209,7 +219,7 @@ def _availability_sets(call: Call) -> Done:
     shown = [
         shapes.availability_set(call.fleet, row)
         for row in rows
-        if only in (None, row.resource_group) and call.shows(Reach.SCOPE, row.name)
+        if finding.is_in(only, row) and call.shows(Reach.SCOPE, row.name)
     ]
     return Done({"value": shown})
 
@@ -258,8 +268,8 @@ def _set_routes() -> Iterable[ArmRoute]:
         path = f"{SET}/{word}"
         yield ArmRoute("POST", path, summary, handle, operator, reach, set_name, takes_body=True)
     for method, summary, handle in (
-        ("PATCH", "Say something else of a scale set.", partial(_write, whole=False)),
-        ("PUT", "Say all of a scale set; one that is not there is not made.", _put),
+        ("PATCH", "Say something else of a scale set.", _write),
+        ("PUT", "The same; one that is not there is not made.", _put),
     ):
         yield ArmRoute(method, SET, summary, handle, operator, reach, set_name, takes_body=True)
     keep = partial(_keep, finding.scale_set)
@@ -285,7 +295,7 @@ def _instance_routes() -> Iterable[ArmRoute]:
     )
     for word, summary, act in deeds:
         path = f"{INSTANCE}/{word}"
-        yield ArmRoute("POST", path, summary, act, operator, reach, instance_name)
+        yield ArmRoute("POST", path, summary, act, operator, reach, instance_name, takes_body=True)
     summary = "Delete an instance."
     yield ArmRoute("DELETE", INSTANCE, summary, _delete_one, operator, reach, instance_name)
 

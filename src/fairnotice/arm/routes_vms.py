@@ -38,7 +38,7 @@ def _list(call: Call) -> Done:
             "value": [
                 shapes.vm(call.fleet, row, expanded=expanded)
                 for row in finding.vms(call.fleet)
-                if only in (None, row.resource_group) and call.shows(Reach.VM, row.name)
+                if finding.is_in(only, row) and call.shows(Reach.VM, row.name)
             ]
         }
     )
@@ -54,7 +54,15 @@ def _view(call: Call) -> Done:
     return Done(shapes.instance_view(call.fleet, finding.vm(call)))
 
 
+def must_not_hibernate(call: Call) -> None:
+    """Refused: it would be deallocated, and what is in its memory lost."""
+    if call.query.get("hibernate", "").lower() == "true":
+        message = "Nothing is hibernated here. Leave out hibernate to deallocate it."
+        raise Failure(409, "OperationNotAllowed", message, "hibernate")
+
+
 async def _act(what: str, call: Call) -> Done:
+    must_not_hibernate(call)
     return await on_vms(call, what, [finding.vm(call)])
 
 
@@ -79,7 +87,7 @@ async def _write(call: Call, *, whole: bool) -> Done:
         raise Failure(412, "PreconditionFailed", f"{row.name} is there already.", "If-None-Match")
     shown = shapes.vm(call.fleet, row)
     name = kept_name(ScopeKind.STANDALONE, row.name)
-    await properties.describe(call, properties.Wish(name, shown, whole))
+    await properties.describe(call, properties.Wish(name, shown, whole, dict(row.tags)))
     now = shapes.vm(call.fleet, row)
     return Done(now, etag=now["etag"])
 
@@ -109,14 +117,16 @@ def _routes() -> Iterable[ArmRoute]:
     for azures, ours in ACTIONS.items():
         act = partial(_act, ours)
         summary = f"{ours.capitalize()} a VM."
-        yield ArmRoute("POST", f"{VM}/{azures}", summary, act, operator, Reach.VM, vm_name)
+        path = f"{VM}/{azures}"
+        yield ArmRoute("POST", path, summary, act, operator, Reach.VM, vm_name, takes_body=True)
     for word, summary, handle in (
         ("simulateEviction", "Take a Spot VM away.", _evict),
         ("performMaintenance", "Approve what the platform has announced for a VM.", _maintain),
         ("reapply", "Changes nothing: a VM is as the law has it.", _reapply),
         *((word, "Refused: there are no disks.", _refuse) for word in REFUSED),
     ):
-        yield ArmRoute("POST", f"{VM}/{word}", summary, handle, operator, Reach.VM, vm_name)
+        path = f"{VM}/{word}"
+        yield ArmRoute("POST", path, summary, handle, operator, Reach.VM, vm_name, takes_body=True)
     yield ArmRoute("DELETE", VM, "Delete a VM.", _delete, operator, Reach.VM, vm_name)
     change = partial(_write, whole=False)
     summary = "Say something else of a VM."

@@ -76,8 +76,12 @@ def policy(scope: Scope | None) -> Json:
 
 def _said(fleet: Fleet, resource: str, usual: Json, real: Json) -> Json:
     """What is usual, over it what was said, over it what is so whatever was said."""
+    over = kept(fleet, resource)
+    if "tags" in over:
+        # All of them are said, or none: else those of the fleet file could not be taken away.
+        usual = {**usual, "tags": {}}
     return {
-        **merged(merged(usual, kept(fleet, resource)), real),
+        **merged(merged(usual, over), real),
         "etag": f'"{version(fleet, resource)}"',
     }
 

@@ -1,0 +1,53 @@
+"""Of which kind each property of a resource is, in Azure's own description of it.
+
+kinds.json has what the models of azure-mgmt-compute 39 have: `text`, `truth`, `whole` and `number`
+are scalars, `any` is anything, `["text"]` a list, `{"*": "text"}` an object with names of any kind,
+and every other word another of these objects. What Azure has no word for may be anything: no tool
+reads it. What is of another kind would break every tool that lists the resource, for everybody.
+"""
+
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from fairnotice.arm.failures import malformed
+
+Kind = str | list[Any] | dict[str, Any]
+
+_OBJECTS: dict[str, dict[str, Kind]] = msgspec.json.decode(
+    files("fairnotice.arm").joinpath("kinds.json").read_bytes()
+)
+_SCALARS: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "any": ("anything", lambda _: True),
+    "text": ("text", lambda value: isinstance(value, str)),
+    "truth": ("true or false", lambda value: isinstance(value, bool)),
+    "whole": ("a whole number", lambda value: type(value) is int),
+    "number": ("a number", lambda value: type(value) in (int, float)),
+}
+
+
+def must_fit(body: object, kind: Kind, *path: str) -> None:
+    """Refused where something in it is of another kind than Azure has it; null takes it away."""
+    if isinstance(kind, str) and kind in _SCALARS:
+        words, fits = _SCALARS[kind]
+        if not fits(body):
+            raise malformed(f"{'.'.join(path)} is not {words}")
+    elif isinstance(kind, list):
+        if not isinstance(body, list):
+            raise malformed(f"{'.'.join(path)} is no list")
+        for number, part in enumerate(body):
+            must_fit(part, kind[0], *path, str(number))
+    else:
+        _must_fit_object(body, kind, *path)
+
+
+def _must_fit_object(body: object, kind: str | dict[str, Any], *path: str) -> None:
+    if not isinstance(body, dict):
+        raise malformed(f"{'.'.join(path)} is no object")
+    known = kind if isinstance(kind, dict) else _OBJECTS[kind]
+    for name, part in body.items():
+        inside = known.get(name, known.get("*"))
+        if inside is not None and part is not None:
+            must_fit(part, inside, *path, name)

@@ -1,0 +1,152 @@
+"""What may be said of a resource: of Azure's kinds, no secrets, and one rule for what is gone."""
+
+import pytest
+
+from fairnotice.stores.opening import open_store
+from tests.arm.calling import COMPUTE, asked
+
+VM = f"{COMPUTE}/virtualMachines/db"
+WEB = f"{COMPUTE}/availabilitySets/web"
+BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
+TERMINATE = "terminateNotificationProfile"
+
+
+def at(value, *path):
+    """A body with this at that place."""
+    for name in reversed(path):
+        value = {name: value}
+    return value
+
+
+def without_etag(answer):
+    """A resource, whatever was said of it."""
+    assert answer.status == 200, answer
+    return {name: part for name, part in answer.json.items() if name != "etag"}
+
+
+OF_SET = ("properties", "virtualMachineProfile", "scheduledEventsProfile", TERMINATE)
+OF_VM = ("properties", "scheduledEventsProfile", TERMINATE)
+POLICY = ("properties", "scheduledEventsPolicy")
+MISFITS = [
+    (VM, at([], "properties", "storageProfile")),
+    (VM, at(7, "properties", "osProfile")),
+    (VM, at({}, "properties", "storageProfile", "dataDisks")),
+    (VM, at([None], "properties", "storageProfile", "dataDisks")),
+    (VM, at([{"lun": "0"}], "properties", "storageProfile", "dataDisks")),
+    (VM, at(7, "properties", "osProfile", "computerName")),
+    (VM, at("x", "properties", "scheduledEventsProfile")),
+    (VM, at(1, "properties", "osProfile", "allowExtensionOperations")),
+    (VM, at("x", "plan")),
+    (BATCH, at([], "properties", "upgradePolicy")),
+    (BATCH, at("x", "properties", "virtualMachineProfile")),
+    (BATCH, at([3], "properties", "platformFaultDomainCount")),
+    (WEB, at("3", "properties", "platformFaultDomainCount")),
+    (WEB, at([], "properties", "proximityPlacementGroup")),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), MISFITS)
+def test_what_would_break_the_tools_of_everybody_is_refused(looking, path, body):
+    """Another kind than Azure has there, however deep: by PATCH and by PUT, and nothing is kept."""
+    before = looking.get(path).json
+    for method in ("PATCH", "PUT"):
+        looking.refused(400, "InvalidRequestContent", method, path, body)
+    assert looking.get(path).json == before
+
+
+@pytest.mark.parametrize("path", [VM, WEB, BATCH])
+def test_what_is_shown_is_taken_again(looking, path):
+    """Each part of it is of the kind that Azure has there; what Azure has no word for is free."""
+    shown = without_etag(looking.get(path))
+    assert without_etag(looking.call("PUT", path, shown)) == shown
+    assert looking.call("PATCH", path, {"properties": {"ours": [7]}}).status == 200
+    if path == BATCH:
+        # A PUT of a scale set leaves what it does not speak of, as `az vmss scale` needs it.
+        shown["properties"]["ours"] = [7]
+    assert without_etag(looking.call("PUT", path, shown)) == shown
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (VM, at({"notBeforeTimeout": "PT20M"}, *OF_VM)),
+        (VM, at({"notBeforeTimeout": 7}, *OF_VM)),
+        (VM, at({"enable": "false"}, *OF_VM)),
+        (VM, at(7, *POLICY, "userInitiatedReboot")),
+        (VM, at(1, *POLICY, "userInitiatedReboot", "automaticallyApprove")),
+        (BATCH, at({"enable": 1}, *OF_SET)),
+    ],
+)
+def test_what_is_obeyed_is_taken_at_its_word(looking, path, body):
+    """1 is not true, and a time is one even where it means nothing."""
+    looking.refused(400, "InvalidParameter", "PATCH", path, body)
+    looking.refused(400, "InvalidParameter", "PUT", path, body)
+
+
+def test_passwords_and_the_like_are_never_kept(tmp_path):
+    """Neither shown, nor in the journal or any other table: of a VM and of a scale set."""
+    secret = {
+        "osProfile": {"adminPassword": "hush-1", "customData": "hush-2", "secrets": []},
+        "userData": "hush-3",
+        "licenseType": "said-aloud",
+        "extensionProfile": {
+            "extensions": [{"name": "one", "properties": {"protectedSettings": {"a": "hush-4"}}}]
+        },
+    }
+    with asked(open_store(f"sqlite:{tmp_path}/it.db")) as arm:
+        for method in ("PATCH", "PUT"):
+            for path, body in (
+                (VM, {"properties": secret, "resources": [{"properties": secret}]}),
+                (BATCH, at(secret, "properties", "virtualMachineProfile")),
+            ):
+                answer = arm.call(method, path, body)
+                assert answer.status == 200
+                assert b"said-aloud" in answer.body
+                assert b"hush" not in answer.body + arm.get(path).body
+    written = b"".join(one.read_bytes() for one in tmp_path.iterdir())
+    assert b"said-aloud" in written
+    assert b"hush" not in written
+
+
+@pytest.mark.parametrize(
+    ("method", "body"),
+    [
+        ("PUT", {"properties": {"scheduledEventsPolicy": None, "virtualMachineProfile": None}}),
+        ("PATCH", {"properties": None}),
+        ("PATCH", {"properties": {"scheduledEventsPolicy": None, "virtualMachineProfile": None}}),
+    ],
+)
+def test_what_is_taken_away_is_obeyed_no_longer(arm, method, body):
+    """By null: notice and policy alike."""
+    said = at({"enable": True, "notBeforeTimeout": "PT10M"}, *OF_SET)
+    approved = {"automaticallyApprove": True}
+    said["properties"]["scheduledEventsPolicy"] = {"userInitiatedReboot": approved}
+    assert arm.call("PATCH", BATCH, said).status == 200
+    assert arm.call("PATCH", BATCH, {"tags": {"a": "b"}}).status == 200
+    scope = "scale-set:batch:0"
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == 10
+    assert len(arm.fleet.scopes[scope].automatically_approve) == 1
+    assert arm.call(method, BATCH, body).status == 200
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes is None
+    assert arm.fleet.scopes[scope].automatically_approve == ()
+
+
+def test_tags_of_the_fleet_file_can_be_taken_away(arm):
+    """One by null, all by PUT; and they are back when what was said is just they."""
+    fleet = arm.served.call("GET", "/v1/fleet").json
+    (row,) = [one for one in fleet["vm"] if one["name"] == "db"]
+    row["tags"] = {"team": "shop", "cost": "12"}
+    assert arm.served.call("PUT", "/v1/fleet", fleet).status == 200
+
+    def tags(method, body):
+        answer = arm.call(method, VM, body)
+        assert answer.json["tags"] == arm.get(VM).json["tags"]
+        return answer.json["tags"]
+
+    assert tags("PATCH", {"tags": {"team": None, "new": "x"}}) == {"cost": "12", "new": "x"}
+    assert tags("PATCH", {"properties": {"licenseType": "x"}}) == {"cost": "12", "new": "x"}
+    assert tags("PATCH", {"tags": None}) == {}
+    assert tags("PUT", {"tags": {"other": "y"}}) == {"other": "y"}
+    assert tags("PUT", {"location": "local"}) == {}
+    assert tags("PUT", {"tags": row["tags"]}) == row["tags"]
+    assert "vm:db" not in arm.fleet.kept
