@@ -48,6 +48,7 @@ class Counted:
         self.real, self.node = real, node
 
     def __getattr__(self, name):
+        self.node.slow()
         if self.node.away:
             return self._away(name)
         attribute = getattr(self.real, name)
@@ -97,6 +98,8 @@ class TestNode:
         self.name = name
         self.calls = []
         self.away = False
+        # Waits for as long as the node takes to hear what it is asked.
+        self.slow = lambda: None
         self.free_kib = None
         self.before = lambda *_: None
         # What becomes of a call that changes anything: (node, name, call, *what it is given).

@@ -6,11 +6,12 @@ import threading
 import pytest
 
 from fairnotice.clock import SystemClock
-from fairnotice.drivers.libvirt import line
+from fairnotice.drivers.libvirt import line, looking
 from fairnotice.drivers.libvirt.happenings import Happenings
 from fairnotice.drivers.libvirt.line import Line, in_thread
 from fairnotice.errors import Unavailable
-from tests.drivers.libvirt_nodes import TestNodes, libvirt
+from fairnotice.words import ImpactKind, Outcome
+from tests.drivers.libvirt_nodes import TestNodes, libvirt, order
 
 CLOCK = SystemClock()
 
@@ -121,3 +122,27 @@ def test_a_connection_that_opens_after_the_end_is_closed(answers):
 
     asyncio.run(story())
     assert closed.is_set()
+
+
+def test_a_slow_node_holds_up_nothing_on_the_others(tmp_path, answers, monkeypatch):
+    """It answers at last, and is no node that an impact elsewhere has to wait for."""
+    monkeypatch.setattr(looking, "SLOW_SECONDS", 0.2)
+    nodes = TestNodes(tmp_path, "n1", "n2")
+    nodes["n1"].run("vm")
+    nodes["n2"].run("other")
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        nodes["n2"].slow = answers.wait
+        began = CLOCK.monotonic()
+        for number, kind in enumerate((ImpactKind.FREEZE, ImpactKind.REBOOT, ImpactKind.DELETE)):
+            report = await driver.impact(order(kind, key=f"{number}/vm"), 1)
+            assert report.outcome is Outcome.DONE, report
+        seconds = CLOCK.monotonic() - began
+        answers.set()
+        await driver.close()
+        return seconds
+
+    assert asyncio.run(asyncio.wait_for(story(), 8)) < 10
+    assert nodes["n2"].connection.lookupByName("other").isActive()

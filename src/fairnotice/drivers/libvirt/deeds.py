@@ -24,6 +24,7 @@ from fairnotice.drivers.driver import Report
 from fairnotice.drivers.libvirt import moves, pauses, powering, records
 from fairnotice.drivers.libvirt.footing import Failed, Footing
 from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.looking import in_time
 from fairnotice.errors import Unavailable
 from fairnotice.words import ImpactKind, Outcome
 
@@ -60,6 +61,6 @@ async def _end(on: Footing, outcome: Outcome, reason: str) -> None:
     forgotten = on.clock.wall() - timedelta(days=on.settings.kept_days)
     for host in on.hosts.values():
         with suppress(Unavailable):
-            if await host.noted(on.record.key) is not None:
+            if await in_time(host, host.noted(on.record.key), (on.record.source,)) is not None:
                 await on.again(partial(host.note, on.record))
                 await on.again(partial(host.forget, forgotten))

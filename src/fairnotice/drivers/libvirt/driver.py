@@ -24,7 +24,7 @@ from fairnotice.drivers.libvirt.happenings import DEFINED, REBOOTED, Happening, 
 from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.line import Trouble
-from fairnotice.drivers.libvirt.looking import Lost, look_for
+from fairnotice.drivers.libvirt.looking import Lost, in_time, look_for
 from fairnotice.drivers.libvirt.records import Record
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
 from fairnotice.errors import LeadLost, Unavailable
@@ -215,11 +215,11 @@ class LibvirtDriver:
             log.info("%s was given up here: %s", key, deed.exception())
 
     async def _impact(self, order: Order, epoch: int) -> Report:
-        await self._meet(epoch)
+        await self._meet(epoch, order.node)
         failed = order.node if order.node_failed else None
         try:
             record = await self._record(order.key, failed, order.node)
-            places, lost = await look_for(order.vm, self._hosts)
+            places, lost = await look_for(order.vm, self._hosts, needed=(order.node,))
         except Trouble as error:
             return Report(Outcome.FAILED, str(error))
         if record is None:
@@ -233,7 +233,7 @@ class LibvirtDriver:
             for name, sight in places.items():
                 await self._hosts[name].write(sight, record)
             # Again, now that it is written: a later control plane has either seen it, or is seen.
-            await self._meet(epoch)
+            await self._meet(epoch, order.node)
         if record.ended:
             return record.report
         return await self._carry_on(record._replace(epoch=epoch))
@@ -279,10 +279,12 @@ class LibvirtDriver:
 
     # ---- Looking ----
 
-    async def _meet(self, epoch: int, *, everywhere: bool = False) -> None:
+    async def _meet(self, epoch: int, home: str | None = None, *, everywhere: bool = False) -> None:
         """Show the epoch to every node that can be reached; LeadLost where one has seen a later."""
+        needed = self._hosts if everywhere or len(self._hosts) == 1 else (home,)
         meetings = await asyncio.gather(
-            *(host.meet(epoch) for host in self._hosts.values()), return_exceptions=True
+            *(in_time(host, host.meet(epoch), needed) for host in self._hosts.values()),
+            return_exceptions=True,
         )
         errors = [one for one in meetings if isinstance(one, BaseException)]
         for error in errors:
@@ -295,9 +297,9 @@ class LibvirtDriver:
         self, key: str, failed: str | None = None, home: str | None = None
     ) -> Record | None:
         """What is written of this key, as far as it has come; None: it was not begun."""
-        found, lost = await look_for(key.partition("/")[2], self._hosts)
+        found, lost = await look_for(key.partition("/")[2], self._hosts, needed=(home,))
         written = [one for sight in found.values() for one in sight.records if one.key == key]
-        written = written or await self._noted(key)
+        written = written or await self._noted(key, home)
         if not written:
             _must_be_certain(found, lost, failed, home)
             return None
@@ -309,15 +311,16 @@ class LibvirtDriver:
             return record._replace(phase=records.ENDED, outcome=Outcome.DONE, reason="")
         return record
 
-    async def _noted(self, key: str) -> list[Record]:
-        """What the ledgers have of this key."""
-        found = []
-        for host in self._hosts.values():
-            with suppress(Unavailable):
-                noted = await host.noted(key)
-                if noted is not None:
-                    found.append(noted)
-        return found
+    async def _noted(self, key: str, home: str | None) -> list[Record]:
+        """What the ledgers have of this key, as far as they can be asked."""
+        asked = await asyncio.gather(
+            *(in_time(host, host.noted(key), (home,)) for host in self._hosts.values()),
+            return_exceptions=True,
+        )
+        for noted in asked:
+            if isinstance(noted, BaseException) and not isinstance(noted, Unavailable):
+                raise noted
+        return [noted for noted in asked if isinstance(noted, Record)]
 
     def _check_open(self) -> None:
         if self._closed:

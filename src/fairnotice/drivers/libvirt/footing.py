@@ -58,7 +58,7 @@ class Footing:
         needed = {record.target if record.outcome is Outcome.DONE else record.source}
         if record.kind is ImpactKind.MIGRATE or record.phase in (MOVING, RETURNING):
             needed.add(record.target)
-        found, lost = await look_for(record.vm, self.hosts, needed)
+        found, lost = await look_for(record.vm, self.hosts, needed, needed)
         if record.kind is ImpactKind.DELETE or not any(one.active for one in found.values()):
             more, others = await look_for(record.vm, self.hosts, set(self.hosts) - needed)
             found, lost = found | more, lost | others
