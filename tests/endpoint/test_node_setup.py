@@ -75,6 +75,7 @@ def state(node):
     lines = ("ip addr", "ip route show table all", "ip rule", "bridge link", "bridge vlan")
     shown = [node.on_node(line) for line in lines]
     shown.append(node.on_node("nft list ruleset"))
+    shown.append(node.on_node("cat /sys/class/net/br0/bridge/no_linklocal_learn"))
     shown.append(
         node.on_node("sh -c 'grep -r . /proc/sys/net/ipv4/conf /proc/sys/net/bridge || :'")
     )

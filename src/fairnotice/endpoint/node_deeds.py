@@ -32,7 +32,7 @@ class Line:
             line = shlex.join(self.command)
             return f"{line} <<'END'\n{self.text}END" if self.text else line
         where = shlex.quote(str(self.file))
-        if self.file.is_relative_to("/proc"):
+        if self._is_the_kernels():
             return f"echo {shlex.quote(self.text.strip())} > {where}"
         return f"install -D -m {self.mode:04o} /dev/stdin {where} <<'END'\n{self.text}END"
 
@@ -42,13 +42,17 @@ class Line:
             run(self.command, self.text)
             return
         try:
-            if not self.file.is_relative_to("/proc"):
-                self.file.parent.mkdir(parents=True, exist_ok=True)
+            if self._is_the_kernels():
+                self.file.write_text(self.text, "utf-8")
+                return
+            self.file.parent.mkdir(parents=True, exist_ok=True)
             self.file.write_text(self.text, "utf-8")
-            if not self.file.is_relative_to("/proc"):
-                self.file.chmod(self.mode)
+            self.file.chmod(self.mode)
         except OSError as error:
             raise UsageError(f"{self.file} cannot be written: {error.strerror}.") from error
+
+    def _is_the_kernels(self) -> bool:
+        return self.file is not None and self.file.parts[1] in {"proc", "sys"}
 
 
 def run(command: tuple[str, ...], text: str = "", *, may_fail: bool = False) -> str:
@@ -183,6 +187,15 @@ class Setting:
         """As above."""
         is_ours = self.before() == ours
         return [Line(file=self._file, text=f"{before}\n")] if is_ours and before else []
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeSetting(Setting):
+    """A setting of a bridge itself."""
+
+    @property
+    def _file(self) -> Path:
+        return Path("/sys/class/net") / self.interface / "bridge" / self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,16 @@ from typing import Any
 
 from fairnotice.endpoint import libvirt_places, node_rules, places
 from fairnotice.endpoint.config import CLASSIC, METADATA
-from fairnotice.endpoint.node_deeds import Address, Deed, File, Kept, Line, Rules, Setting
+from fairnotice.endpoint.node_deeds import (
+    Address,
+    BridgeSetting,
+    Deed,
+    File,
+    Kept,
+    Line,
+    Rules,
+    Setting,
+)
 from fairnotice.errors import UsageError
 
 RECORDS = Path("/var/lib/fairnotice-node")
@@ -88,6 +97,7 @@ def deeds(wanted: Wanted) -> list[Deed]:
     found: list[Deed] = [
         # First: at no moment is the address there and anybody's.
         Rules((("bridge", name), ("inet", name)), rules),
+        BridgeSetting(wanted.bridge, "no_linklocal_learn", "1", _LEARNING_WHY),
         *(Setting(wanted.on, *one) for one in _SETTINGS),
         *(Address(wanted.on, address) for address in wanted.addresses),
     ]
@@ -104,6 +114,8 @@ _SETTINGS = (
     ("arp_accept", "0", "nobody gets into the neighbour table by saying so unasked"),
     ("route_localnet", "0", "the node's loopback is not reached from VMs"),
 )
+# They are taken in before any rule is asked.
+_LEARNING_WHY = "the bridge learns nothing from what switches say to one another"
 _HOOK_WHY = "libvirt says which VM is plugged in where, whenever one starts or ends"
 _DNSMASQ_WHY = "VMs outside of a virtual network are told by DHCP (option 245) where to ask"
 
@@ -344,6 +356,8 @@ def _replace(path: Path, text: str) -> None:
 def _written(deed: Deed) -> list[Any]:
     if isinstance(deed, Address):
         return ["address", deed.interface, deed.address]
+    if isinstance(deed, BridgeSetting):
+        return ["bridge", deed.interface, deed.name, deed.value]
     if isinstance(deed, Setting):
         return ["setting", deed.interface, deed.name, deed.value]
     if isinstance(deed, Rules):
@@ -358,9 +372,9 @@ def _read(kept: list[Any]) -> Deed:
     kind, *more = kept
     if kind == "address":
         return Address(more[0], more[1])
-    if kind == "setting":
+    if kind in {"setting", "bridge"}:
         interface, name, value = more
-        return Setting(interface, name, value, "")
+        return (Setting if kind == "setting" else BridgeSetting)(interface, name, value, "")
     if kind == "rules":
         return Rules(tuple((family, name) for family, name in more[0]), more[1])
     if kind == "kept":
