@@ -42,7 +42,9 @@ def node(tmp_path_factory):
         record = str(node.folder / "record")
         words = ("--bridge", "br0", "--vms", str(node.vms), "--record", record, "--no-libvirt")
         # Nothing of what is claimed is put off because something else was heard a moment ago.
-        believes = "sh -c 'for file in /proc/sys/net/ipv4/neigh/*/locktime; do echo 0 > $file; done'"
+        believes = (
+            "sh -c 'for file in /proc/sys/net/ipv4/neigh/*/locktime; do echo 0 > $file; done'"
+        )
         node.on_node(believes)
         node.on("c", believes)
         node.setup(*words, "--apply")

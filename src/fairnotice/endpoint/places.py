@@ -102,7 +102,7 @@ class PlacesFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.trouble = ""
-        self._places: Places = {}
+        self.known: Places = {}
         self._seen: tuple[int, ...] | None = None
 
     def of(self, vm: str) -> tuple[Place, ...]:
@@ -115,11 +115,11 @@ class PlacesFile:
         if seen != self._seen:
             self._seen = seen
             self._renew()
-        return self._places.get(vm, ())
+        return self.known.get(vm, ())
 
     def _renew(self) -> None:
         """Read it; what does not fit is nobody's place, and said by whoever looks at `trouble`."""
         try:
-            self._places, self.trouble = read(self.path), ""
+            self.known, self.trouble = read(self.path), ""
         except UsageError as error:
-            self._places, self.trouble = {}, str(error)
+            self.known, self.trouble = {}, str(error)
