@@ -21,8 +21,9 @@ FILE = Path("/run/fairnotice-node/vms.json")
 NOBODY = ""
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-# IFNAMSIZ of linux/if.h, and what an interface may not be called.
-_PORT = re.compile(r"(?!\.\.?$)[!-.0-~]{1,15}", re.ASCII)
+# IFNAMSIZ of linux/if.h, and what an interface may not be called; nor what would end its name where
+# nft reads it (a quotation mark, a backslash), or stand for others (a star).
+_PORT = re.compile(r"(?!\.\.?$)(?![^\"*\\]*[\"*\\])[!-.0-~]{1,15}", re.ASCII)
 _KEYS = frozenset({"port", "mac", "addresses"})
 
 
@@ -79,6 +80,14 @@ def _place(where: str, value: object) -> Place:
     except ValueError as error:
         raise UsageError(f"{where}: addresses: {error}.") from error
     return Place(port, mac.lower(), known)
+
+
+def fits(place: Place) -> bool:
+    """Whether it would be read again as it is written."""
+    try:
+        return _place("", _told(place)) == place
+    except UsageError:
+        return False
 
 
 def written(places: Places) -> str:
