@@ -3,6 +3,7 @@
 What is printed is what is done: a deed hands out its lines, and the same lines are carried out.
 """
 
+import base64
 import shlex
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ from fairnotice.errors import UsageError
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PACKAGES = {"ip": "iproute2", "nft": "nftables"}
 COMMAND_SECONDS_MAX = 30.0
+# Files of others are kept as they are, also where they are no text: in the record, and back again.
+UTF8, AS_IT_IS = "utf-8", "surrogateescape"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,13 @@ class Line:
         where = shlex.quote(str(self.file))
         if self._is_the_kernels():
             return f"echo {shlex.quote(self.text.strip())} > {where}"
-        return f"install -D -m {self.mode:04o} /dev/stdin {where} <<'END'\n{self.text}END"
+        install = f"install -D -m {self.mode:04o} /dev/stdin {where}"
+        if self.text.endswith("\n") and self.text.isascii() and "\r" not in self.text:
+            return f"{install} <<'END'\n{self.text}END"
+        return f"base64 -d <<'END' | {install}\n{base64.b64encode(self._bytes()).decode()}\nEND"
+
+    def _bytes(self) -> bytes:
+        return self.text.encode(UTF8, AS_IT_IS)
 
     def do(self) -> None:
         """Do it; UsageError with what the system says where it cannot be done."""
@@ -46,7 +55,7 @@ class Line:
                 self.file.write_text(self.text, "utf-8")
                 return
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            self.file.write_text(self.text, "utf-8")
+            self.file.write_bytes(self._bytes())
             self.file.chmod(self.mode)
         except OSError as error:
             raise UsageError(f"{self.file} cannot be written: {error.strerror}.") from error
@@ -293,7 +302,7 @@ class File:
 
     def undoing(self, before: dict[str, Any], ours: str) -> list[Line]:
         """As above."""
-        if self._read() != ours:
+        if not self._holds(ours):
             return []
         if before["text"] is not None:
             return [Line(file=self.file, text=before["text"], mode=before["mode"])]
@@ -301,11 +310,20 @@ class File:
         folders = [Line(("rmdir", keeps, folder)) for folder in before["folders"]]
         return [Line(("rm", str(self.file))), *folders]
 
+    def _holds(self, text: str) -> bool:
+        try:
+            return self._read() == text
+        except UsageError:
+            # Somebody has put something else there.
+            return False
+
     def _read(self) -> str | None:
         try:
-            return self.file.read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
+            return self.file.read_bytes().decode(UTF8, AS_IT_IS)
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise UsageError(f"{self.file} cannot be read: {error.strerror}.") from error
 
 
 @dataclass(frozen=True, slots=True)
