@@ -131,6 +131,22 @@ def test_what_somebody_changed_since_is_his(node):
     node.on_node("sh -c 'echo 0 > /proc/sys/net/ipv4/conf/br0/rp_filter'")
 
 
+def test_other_flags_take_back_what_they_do_not_want(node):
+    """What was done for others is not left behind; and the undo goes back to the beginning."""
+    (node.folder / "dnsmasq").mkdir(exist_ok=True)
+    before = state(node)
+    node.setup(*flags(node), "--apply")
+    fewer = (*flags(node, hooks=False), "--no-classic")
+    checked = json.loads(node.setup(*fewer, "--check", "--json", check=False).stdout)
+    assert f"address {CLASSIC} br0" in checked["left_over"]
+    node.setup(*fewer, "--apply")
+    assert CLASSIC not in node.on_node("ip addr") + node.on_node("nft list ruleset")
+    assert list((node.folder / "etc").rglob("*fairnotice*")) == []
+    assert node.setup(*fewer, "--check").startswith("br0 is as it should be.\n")
+    node.setup(*fewer, "--undo")
+    assert state(node) == before
+
+
 @pytest.mark.parametrize("moment", ["before 1", "after 1", "before 4", "after 4", "after 8"])
 def test_a_kill_in_between_is_undone_too(node, moment):
     """Killed before or after something is done: it is taken back, or completed, to the byte."""

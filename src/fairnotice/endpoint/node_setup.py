@@ -232,6 +232,17 @@ def missing(wanted: Wanted) -> list[Deed]:
     return [one for one in deeds(wanted) if not one.is_done(_ours(record, one))]
 
 
+def left_over(wanted: Wanted) -> list[str]:
+    """What was done for other flags, and is not wanted any more."""
+    return [key for key, _ in _unwanted(wanted, Record(wanted))]
+
+
+def _unwanted(wanted: Wanted, record: Record) -> list[tuple[str, Deed]]:
+    # Whoever writes the file of places now, it is needed.
+    keys = {one.key for one in deeds(wanted)} | {Kept(wanted.vms, "", "").key}
+    return [(key, deed) for key, deed in _backwards(record) if key not in keys]
+
+
 def _ours(record: Record, deed: Deed) -> Any:  # noqa: ANN401 - JSON
     return record.kept.get(deed.key, {}).get("ours")
 
@@ -270,7 +281,7 @@ def _apply(wanted: Wanted, said: Said) -> int:
             f"This node is set up for {others[0]} already, and a node has one bridge for its VMs: "
             f"undo that first (--bridge {others[0]} --undo)."
         )
-    count = 0
+    count = sum(_take_back(record, *one, said) for one in _unwanted(wanted, record))
     for deed in deeds(wanted):
         if deed.is_done(_ours(record, deed)):
             continue
@@ -297,15 +308,17 @@ def undo(wanted: Wanted, said: Said) -> int:
     """Take back what the record has, last first; how much that was."""
     with _alone(wanted):
         record = Record(wanted)
-        count = 0
-        for key, deed in _backwards(record):
-            kept = record.kept[key]
-            for line in deed.undoing(kept["before"], kept["ours"] or deed.mark()):
-                said(str(line))
-                line.do()
-                count += 1
-            record.forget(key)
-    return count
+        return sum(_take_back(record, *one, said) for one in _backwards(record))
+
+
+def _take_back(record: Record, key: str, deed: Deed, said: Said) -> int:
+    kept = record.kept[key]
+    lines = deed.undoing(kept["before"], kept["ours"] or deed.mark())
+    for line in lines:
+        said(str(line))
+        line.do()
+    record.forget(key)
+    return len(lines)
 
 
 def _backwards(record: Record) -> list[tuple[str, Deed]]:
