@@ -131,6 +131,42 @@ def test_what_somebody_changed_since_is_his(node):
     node.on_node("sh -c 'echo 0 > /proc/sys/net/ipv4/conf/br0/rp_filter'")
 
 
+def test_what_all_interfaces_are_set_to_is_said(node):
+    """The larger counts: the bridge's own is right, and void."""
+    node.setup(*flags(node), "--apply")
+    for name, value in (("route_localnet", 1), ("arp_accept", 1), ("rp_filter", 2)):
+        file = f"/proc/sys/net/ipv4/conf/all/{name}"
+        node.on_node(f"sh -c 'echo {value} > {file}'")
+        found = node.setup(*flags(node), "--check", check=False)
+        assert (found.returncode, f"{file} is {value}" in found.stdout) == (1, True), found
+        assert f"as it should be, but:\n# {file}" in node.setup(*flags(node), "--apply")
+        node.on_node(f"sh -c 'echo 0 > {file}'")
+        assert node.setup(*flags(node), "--check")
+    node.setup(*flags(node), "--undo")
+
+
+def test_the_nodes_own_loopback_is_not_reached(tmp_path):
+    """Not even where somebody lets all interfaces route to it."""
+    with bridged_node(tmp_path) as node:
+        words = [sys.executable, "-m", "http.server", "8099", "--bind", "127.0.0.1"]
+        line = ["ip", "netns", "exec", node.name, *words]
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        server = subprocess.Popen(line, cwd=tmp_path, **silent)  # noqa: S603 - our own
+        node.processes.append(server)
+        for on in (node.on_node, lambda line: node.on("b", line)):
+            on("sh -c 'echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet'")
+        node.on("b", "ip addr flush dev lo")
+        node.on("b", "ip route add 127.0.0.1/32 via 10.79.0.1 dev eth0 src 10.79.0.12")
+
+        def reached():
+            asked = "curl -s -m 1 -o /dev/null -w %{http_code} --interface eth0"
+            return node.on("b", f"{asked} http://127.0.0.1:8099/", check=False).stdout == "200"
+
+        until(reached, "the loopback of a node that is not set up")
+        node.setup(*flags(node, hooks=False), "--apply")
+        assert not reached()
+
+
 def test_other_flags_take_back_what_they_do_not_want(node):
     """What was done for others is not left behind; and the undo goes back to the beginning."""
     (node.folder / "dnsmasq").mkdir(exist_ok=True)

@@ -16,6 +16,7 @@ from fairnotice.errors import UsageError
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PACKAGES = {"ip": "iproute2", "nft": "nftables"}
 COMMAND_SECONDS_MAX = 30.0
+CONF = Path("/proc/sys/net/ipv4/conf")
 # Files of others are kept as they are, also where they are no text: in the record, and back again.
 UTF8, AS_IT_IS = "utf-8", "surrogateescape"
 
@@ -171,7 +172,16 @@ class Setting:
 
     @property
     def _file(self) -> Path:
-        return Path("/proc/sys/net/ipv4/conf") / self.interface / self.name
+        return CONF / self.interface / self.name
+
+    def overruled(self) -> str:
+        """Which setting of all interfaces makes this one void; empty where none does."""
+        # Of all that are set here the kernel takes the larger of the two (ip-sysctl.txt).
+        file = CONF / "all" / self.name
+        value = file.read_text("ascii").strip() if file.exists() else self.value
+        if int(value) <= int(self.value):
+            return ""
+        return f"{file} is {value}, which counts for {self.interface} as well: set it to 0"
 
     def lines(self) -> list[Line]:
         """As above."""
@@ -205,6 +215,10 @@ class BridgeSetting(Setting):
     @property
     def _file(self) -> Path:
         return Path("/sys/class/net") / self.interface / "bridge" / self.name
+
+    def overruled(self) -> str:
+        """As above: by nothing."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def ruleset(bridge: str, interface: str, addresses: Iterable[str]) -> str:
     """Both tables, in place of those that are there, in one step."""
     name, ours = table(bridge), ", ".join(addresses)
     claimed = "arp saddr ip @addresses iifname . arp saddr ether . arp saddr ip"
-    inside = ", ".join(f'"{one}"' for one in dict.fromkeys(("lo", bridge, interface)))
+    vms = ", ".join(f'"{one}"' for one in dict.fromkeys((bridge, interface)))
     return f"""\
 table bridge {name}
 delete table bridge {name}
@@ -75,7 +75,9 @@ delete table inet {name}
 table inet {name} {{
 	chain input {{
 		type filter hook input priority {PRIORITY}; policy accept;
-		iifname != {{ {inside} }} ip daddr {{ {ours} }} counter drop
+		iifname != {{ "lo", {vms} }} ip daddr {{ {ours} }} counter drop
+		iifname {{ {vms} }} ip daddr 127.0.0.0/8 counter drop
+		iifname {{ {vms} }} ip saddr 127.0.0.0/8 counter drop
 	}}
 	chain forward {{
 		type filter hook forward priority {PRIORITY}; policy accept;

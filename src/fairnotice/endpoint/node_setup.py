@@ -232,6 +232,12 @@ def missing(wanted: Wanted) -> list[Deed]:
     return [one for one in deeds(wanted) if not one.is_done(_ours(record, one))]
 
 
+def overruled(wanted: Wanted) -> list[str]:
+    """What makes settings void; others may rely on it, so it is only said."""
+    settings = [one for one in deeds(wanted) if isinstance(one, Setting)]
+    return [why for one in settings if (why := one.overruled())]
+
+
 def left_over(wanted: Wanted) -> list[str]:
     """What was done for other flags, and is not wanted any more."""
     return [key for key, _ in _unwanted(wanted, Record(wanted))]
