@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -121,15 +122,16 @@ _DNSMASQ_WHY = "VMs outside of a virtual network are told by DHCP (option 245) w
 
 
 def _hook(wanted: Wanted) -> str:
-    command = f'"{sys.executable}" -m fairnotice node-setup --bridge {wanted.bridge}'
-    command += f' --vms "{wanted.vms}" --record "{wanted.records}" --refresh'
+    words = [sys.executable, "-m", "fairnotice", "node-setup", "--bridge", wanted.bridge]
+    words += ["--vms", str(wanted.vms), "--record", str(wanted.records), "--refresh"]
+    command = shlex.join(words)
     return f"""\
 #!/bin/sh
 # Written by fairnotice node-setup. libvirt calls it with a domain's name and what becomes of it;
 # whatever comes of it here, the domain goes its way, and what went wrong is in the system's log.
 case "$2" in
     started | reconnect) {command} ;;
-    stopped | release) {command} --without "$1" ;;
+    stopped | release) {command} --without="$1" ;;
 esac 2>&1 >/dev/null </dev/null | logger -t fairnotice-node
 exit 0
 """
