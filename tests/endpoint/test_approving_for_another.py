@@ -72,3 +72,16 @@ def test_an_approval_of_somebody_who_is_gone_is_nobodys(node):
     # The VM itself is believed, a moment after the last lie.
     assert until(lambda: approves(node, "a", event) == 200, "an approval", seconds=5)
     assert until(lambda: announced(node, "a")["EventStatus"] == "Started", "the start")
+
+
+def test_whose_hardware_the_file_does_not_say_approves_a_moment_later(node):
+    """It is known from the first check on; until then nothing of it was listened for."""
+    places = json.loads(node.vms.read_text())
+    del places["vms"]["c"][0]["mac"]
+    new = node.vms.with_suffix(".new")
+    new.write_text(json.dumps(places))
+    new.replace(node.vms)
+    node.on_node([sys.executable, "-m", "fairnotice", "vm", "restart", "c"], cwd=ROOT)
+    event = until(lambda: announced(node, "c"), "an event")["EventId"]
+    assert approves(node, "c", event) == 403
+    assert until(lambda: approves(node, "c", event) == 200, "an approval", seconds=5)

@@ -197,6 +197,35 @@ def test_a_kill_in_between_is_undone_too(node, moment):
     assert state(node) == before
 
 
+def test_what_fails_in_the_middle_is_undone_too(node):
+    """The last step cannot be done: it is said, and the undo goes back to the byte."""
+    in_the_way = node.folder / "dnsmasq"
+    if in_the_way.is_dir():
+        in_the_way.rmdir()
+    in_the_way.write_text("no folder\n")
+    before = state(node)
+    failed = node.setup(*flags(node), "--apply", check=False)
+    assert (failed.returncode, "cannot be written" in failed.stderr) == (2, True), failed.stderr
+    assert METADATA in node.on_node("ip addr")
+    node.setup(*flags(node), "--undo")
+    assert state(node) == before
+    in_the_way.unlink()
+
+
+def test_a_bridge_that_is_gone_is_undone_too(tmp_path):
+    """What is left of it is not its addresses and settings, but its rules and files."""
+    with bridged_node(tmp_path) as node:
+        words = flags(node)
+        node.setup(*words, "--apply")
+        files = sorted(path for path in tmp_path.rglob("*") if "fairnotice" in path.name)
+        node.on_node("ip link del br0")
+        node.setup(*words, "--undo")
+        assert "fairnotice" not in node.on_node("nft list ruleset")
+        assert files
+        assert not any(path.exists() for path in files)
+        assert not (tmp_path / "record").exists()
+
+
 def test_who_sees_whose_frames_is_said(node):
     """And is no fault: VMs of one owner may."""
     node.place()
