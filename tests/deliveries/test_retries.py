@@ -117,15 +117,16 @@ class Refusing:
 
 @asynccontextmanager
 async def delivering_to(receiver, hook, clock, store):
-    """A service that delivers to this receiver; its conductor, and what delivers."""
+    """A service that delivers to this receiver; its conductor, and what is asked of webhooks."""
     async with conducting(store, clock=clock, waking=False) as conductor:
         store.add_webhook(hook, conductor.feed.revision)
         webhooks = Webhooks(conductor, subscription="s", location="l")
         webhooks.sender = receiver
         whole = Delivering(conductor, clock, webhooks, subscription="s", location="l")
+        webhooks.changed = whole.look_again
         task = asyncio.ensure_future(whole.deliver())
         try:
-            yield conductor
+            yield conductor, webhooks
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -138,7 +139,7 @@ async def day_of(hook, monkeypatch):
     monkeypatch.setattr(delivering, "LOOK_SECONDS", 48 * HOUR.total_seconds())
     clock, store = ManualClock(), MemoryStore()
     receiver = Refusing(clock)
-    async with delivering_to(receiver, hook, clock, store) as conductor:
+    async with delivering_to(receiver, hook, clock, store) as (conductor, _):
         await conductor.submit(restart("one", "db"))
         begin = clock.wall()
 
@@ -194,7 +195,7 @@ def test_one_that_leads_no_more_notes_nothing():
     async def story():
         clock, store = ManualClock(), MemoryStore()
         receiver = Late(clock)
-        async with delivering_to(receiver, webhook(), clock, store) as conductor:
+        async with delivering_to(receiver, webhook(), clock, store) as (conductor, _):
             await conductor.submit(restart("one", "db"))
             await soon(lambda: receiver.asked_at)
             before = store.deliveries("1", 9)
