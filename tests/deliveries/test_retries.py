@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fairnotice.deliveries import courier, delivering, retries
 from fairnotice.deliveries.delivering import Delivering
-from fairnotice.deliveries.sending import Answer
+from fairnotice.deliveries.sending import Answer, Sender
 from fairnotice.deliveries.webhooks import Webhooks
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.webhooks import Delivery, Webhook
@@ -177,6 +177,21 @@ def test_a_webhook_that_keeps_letters_for_minutes(monkeypatch):
     assert seconds == [0, 10, 40, 100]
     assert (dead.dead_at - dead.queued_at).total_seconds() == 300
     assert dead.error == "it answered 500; given up after 5 minutes"
+
+
+def test_an_address_that_cannot_be_looked_up_is_the_receivers_fault(caplog):
+    """One that was taken by an earlier release: its tries fail, and nothing is said of a fault."""
+
+    async def story():
+        clock, store = ManualClock(), MemoryStore()
+        hook = webhook(url="https://a..b/")
+        async with delivering_to(Sender(), hook, clock, store) as (conductor, _):
+            await conductor.submit(restart("one", "db"))
+            await soon(lambda: any(one.delivery.attempts for one in store.deliveries("1", 1)))
+            return store.deliveries("1", 1)[0].delivery.error
+
+    assert "names no host" in asyncio.run(story())
+    assert "a fault of fairnotice" not in caplog.text
 
 
 def test_one_that_leads_no_more_notes_nothing():
