@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 import socket
 import struct
 from ipaddress import ip_address
@@ -200,28 +201,43 @@ def test_who_is_new_is_believed_a_moment_later(moves, clock):
 
 
 class Spoken:
-    """A socket that says so much, or that more was said than it keeps."""
+    """A socket that says this, one after the other."""
 
-    def __init__(self, error=None):
-        self.error = error
+    def __init__(self, said):
+        self.said = iter(said)
 
     def recv(self, *_):
-        if self.error is None:
-            return bridges(MAC)
-        error, self.error = self.error, BlockingIOError()
-        raise error
+        one = next(self.said, BlockingIOError())
+        if isinstance(one, OSError):
+            raise one
+        return one
 
     def close(self):
         pass
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOBUFS, "No buffer space available"), None])
-def test_what_is_said_too_fast_is_missed(clock, error):
+MISSED = OSError(errno.ENOBUFS, "No buffer space available")
+
+
+@pytest.mark.parametrize("said", [[MISSED], itertools.repeat(bridges(MAC))])
+def test_what_is_said_too_fast_is_missed(clock, said):
     """Nobody is believed for a moment, and nothing waits until it ends."""
     moves = Moves(Kernel(), clock, [MAC])
     moves.watch_addresses([ADDRESS])
     clock.advance(seconds=10)
     assert believed(moves, clock)
     moves.close()
-    moves._socket = Spoken(error)
+    moves._socket = Spoken(said)
+    assert not believed(moves, clock)
+
+
+def test_what_was_kept_is_older_than_what_was_missed(clock):
+    """The VM is not there any more, for all that is known: to be there again is a move."""
+    moves = Moves(Kernel(), clock, [MAC])
+    moves.watch_addresses([ADDRESS])
+    moves.close()
+    there = bridges(MAC)
+    moves._socket = Spoken([MISSED, there, BlockingIOError(), there])
+    moves.hear()
+    clock.advance(seconds=5)
     assert not believed(moves, clock)

@@ -56,7 +56,6 @@ class Moves:
         # Connections of it are believed that began after that.
         self._settled_at: dict[str, float] = {}
         self._all_settled_at = NEVER
-        self._missed = False
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KEPT_BYTES)
         sieve.attach(self._socket, sieve.program((), ()))
@@ -113,24 +112,28 @@ class Moves:
 
     def hear(self) -> None:
         """Take in what has been said."""
+        missed = False
         for _ in range(HEARD_MAX):
             try:
                 data = self._socket.recv(RECEIVE_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                return
+                break
             except OSError as error:
                 # ENOBUFS above all: more was said than is kept.
                 log.debug("what the kernel says of neighbours: %s", error)
-                self._miss()
+                missed = True
                 continue
             for entry in netlink.answers(data):
                 if isinstance(entry, Entry) and self._kernel.is_of_the_vms(entry):
                     self._take(entry)
-        self._miss()
+        else:
+            missed = True
+        if missed:
+            # Last: what was kept is older than what was missed.
+            self._miss()
 
     def _miss(self) -> None:
         """Whatever may have moved, moved."""
-        self._missed = True
         self._all_settled_at = self._clock.monotonic() + SETTLES_SECONDS
         for known in (self._macs, self._addresses):
             known.update(dict.fromkeys(known, UNKNOWN))
@@ -154,8 +157,7 @@ class Moves:
     def renew(self) -> None:
         """What is to be done every now and then."""
         self.hear()
-        if self._missed and self._clock.monotonic() > self._all_settled_at:
-            self._missed = False
+        if self._clock.monotonic() > self._all_settled_at:
             self._look_for_unknown()
 
     def close(self) -> None:
