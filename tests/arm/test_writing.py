@@ -110,6 +110,21 @@ def test_a_policy_is_of_the_set_that_a_vm_is_in(looking):
     assert "scale set" in said
 
 
+def test_a_vm_of_a_set_is_sent_back_as_it_was_read(arm):
+    """Whatever was kept of its policy, and however it is taken away again."""
+    web = f"{COMPUTE}/virtualMachines/web-0"
+    targets = {"scheduledEventsAdditionalPublishingTargets": {"eventGridAndResourceGraph": {}}}
+    said = {"properties": {"scheduledEventsPolicy": targets}}
+    for body in ({"location": "local"}, {"properties": {"scheduledEventsPolicy": None}}):
+        assert arm.call("PATCH", web, said).status == 200
+        read = arm.get(web).json
+        assert read["properties"]["scheduledEventsPolicy"] == targets
+        assert arm.call("PUT", web, read).json["properties"] == read["properties"]
+        assert arm.call("PATCH", web, policy(userInitiatedReboot=False)).status == 200
+        method = "PATCH" if "properties" in body else "PUT"
+        assert "scheduledEventsPolicy" not in arm.call(method, web, body).json["properties"]
+
+
 def test_other_properties_are_kept_and_given_back():
     """Whatever they are; and they are there after a restart. PUT forgets what it does not say."""
     store = MemoryStore()

@@ -227,18 +227,21 @@ def _policy(body: Json, wish: Wish) -> tuple[EventType, ...] | None:
     said = _asked(body, wish, *_POLICY)
     if said is _LEFT:
         return None
-    had = found_at(wish.shown, *_POLICY) or {}
-    after = {} if said is None else {**({} if wish.whole else had), **said}
-    approved = []
-    for event_type, name in shapes.POLICIES.items():
-        part = after.get(name) or {}
-        word = found_at(part, "automaticallyApprove")
-        if not isinstance(part, dict) or not isinstance(word, bool | None):
-            raise _misfit(f"{'.'.join(_POLICY)}.{name}.automaticallyApprove", "true or false")
-        if word:
-            approved.append(event_type)
-    # Nobody has to be told that nothing is approved where nothing was.
-    return tuple(approved) if approved or had else None
+    shown = found_at(wish.shown, *_POLICY) or {}
+    after = {} if said is None else merged({} if wish.whole else shown, said)
+    approved = tuple(event_type for event_type in shapes.POLICIES if _approves(after, event_type))
+    # Nobody has to be told that nothing is approved where nothing was, whatever else was said.
+    had = any(_approves(shown, event_type) for event_type in shapes.POLICIES)
+    return approved if approved or had else None
+
+
+def _approves(policy: Json, event_type: EventType) -> bool:
+    name = shapes.POLICIES[event_type]
+    part = policy.get(name, {})
+    word = found_at(part, "automaticallyApprove")
+    if not isinstance(part, dict) or not isinstance(word, bool | None):
+        raise _misfit(f"{'.'.join(_POLICY)}.{name}.automaticallyApprove", "true or false")
+    return bool(word)
 
 
 def _notice(body: Json, wish: Wish) -> Notice | None:
