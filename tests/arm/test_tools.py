@@ -78,7 +78,7 @@ def shown(tools, line):
 def test_every_command_of_az_comes_to_what_it_should(tools):
     """Also those that wait for an event: a VM sees it, approves, and the command returns."""
     commands = {name: found for name, found in tools["found"].items() if name.startswith("az ")}
-    assert len(commands) == 37
+    assert len(commands) == 38
     for name, (code, _, said, _) in commands.items():
         wanted, word = REFUSED.get(name.removeprefix("az "), (0, ""))
         assert code == wanted, (name, said)
@@ -113,6 +113,7 @@ def test_what_az_shows(tools):
     view = shown(tools, "vmss get-instance-view -g sample -n batch")
     counted = {one["code"]: one["count"] for one in view["virtualMachine"]["statusesSummary"]}
     assert counted["PowerState/running"] == 4
+    assert shown(tools, "vm list -g sample --vmss batch") == []
     instances = shown(tools, "vmss list-instances -g sample -n batch")
     assert [one["instanceId"] for one in instances] == ["0", "1", "2", "3"]
     assert [one["name"] for one in shown(tools, "group list")] == ["sample"]

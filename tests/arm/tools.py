@@ -51,6 +51,7 @@ LANES = (
     (
         "vm list",
         "vm list -d",
+        "vm list -g sample --vmss batch",
         "vm show -g sample -n web-0",
         "vm get-instance-view -g sample -n web-0",
         "vm restart -g sample -n web-0",

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from fairnotice.arm.doing import followed
 from fairnotice.arm.failures import Failure, forbidden, malformed, of_error, said
+from fairnotice.arm.filtering import must_be_unfiltered
 from fairnotice.arm.finding import must_be_ours
 from fairnotice.arm.long_running import RETRY_AFTER_SECONDS
 from fairnotice.arm.paths import (
@@ -71,6 +72,7 @@ class Arm:
             await self._reached(call.query.get(REVISION, ""))
             must_be_ours(call)
             _must_reach(route, call)
+            must_be_unfiltered(route, call)
             done = route.handle(call)
             if inspect.isawaitable(done):
                 done = await done

@@ -65,3 +65,5 @@ class ArmRoute(NamedTuple):
     reach: Reach | None
     name: Callable[[Call], str] | None = None
     takes_body: bool = False
+    # Whether `handle` looks at $filter (filtering.py); elsewhere one is refused.
+    filters: bool = False

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from fairnotice.arm import finding, paths, properties, scaling, shapes
+from fairnotice.arm import filtering, finding, paths, properties, scaling, shapes
 from fairnotice.arm.doing import (
     delete,
     followed,
@@ -155,12 +155,13 @@ def _keep(find: Callable[[Call], object], call: Call) -> Done:
 def _instances(call: Call) -> Done:
     row = _seen_set(call)
     expanded = "instanceview" in call.query.get("$expand", "").lower()
+    wanted = filtering.of_instances(call)
     return Done(
         {
             "value": [
                 shapes.instance(call.fleet, row, one, expanded=expanded)
                 for one in finding.instances(call.fleet, row)
-                if call.shows(Reach.VM, one.name)
+                if wanted(one) and call.shows(Reach.VM, one.name)
             ]
         }
     )
@@ -279,7 +280,8 @@ def _set_routes() -> Iterable[ArmRoute]:
 def _instance_routes() -> Iterable[ArmRoute]:
     reader, operator, reach = TokenRole.READER, TokenRole.OPERATOR, Reach.VM
     # Whoever may see only some of the instances is shown those.
-    yield ArmRoute("GET", INSTANCES, "The instances of a scale set.", _instances, reader, None)
+    summary = "The instances of a scale set."
+    yield ArmRoute("GET", INSTANCES, summary, _instances, reader, None, filters=True)
     for path, summary, handle in (
         (INSTANCE, "One instance.", _instance),
         (f"{INSTANCE}/instanceView", "How an instance is now.", _instance_view),

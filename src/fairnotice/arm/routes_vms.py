@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import partial
 
-from fairnotice.arm import finding, paths, properties, shapes
+from fairnotice.arm import filtering, finding, paths, properties, shapes
 from fairnotice.arm.doing import delete, on_vms, perform_maintenance
 from fairnotice.arm.failures import Failure
 from fairnotice.arm.route import ArmRoute, Call, Done
@@ -33,12 +33,13 @@ def vm_name(call: Call) -> str:
 def _list(call: Call) -> Done:
     only = finding.group(call) if "group" in call.names else None
     expanded = call.query.get("statusonly", "").lower() == "true"
+    wanted = filtering.of_vms(call)
     return Done(
         {
             "value": [
                 shapes.vm(call.fleet, row, expanded=expanded)
                 for row in finding.vms(call.fleet)
-                if finding.is_in(only, row) and call.shows(Reach.VM, row.name)
+                if finding.is_in(only, row) and wanted(row) and call.shows(Reach.VM, row.name)
             ]
         }
     )
@@ -109,8 +110,9 @@ async def _refuse(call: Call) -> Done:
 def _routes() -> Iterable[ArmRoute]:
     reader, operator = TokenRole.READER, TokenRole.OPERATOR
     everywhere = f"{paths.SUBSCRIPTION}/{paths.VMS}"
-    yield ArmRoute("GET", everywhere, "Every VM.", _list, reader, None)
-    yield ArmRoute("GET", VMS, "The VMs of a resource group.", _list, reader, None)
+    yield ArmRoute("GET", everywhere, "Every VM.", _list, reader, None, filters=True)
+    summary = "The VMs of a resource group."
+    yield ArmRoute("GET", VMS, summary, _list, reader, None, filters=True)
     yield ArmRoute("GET", VM, "One VM.", _show, reader, Reach.VM, vm_name)
     summary = "How a VM is now."
     yield ArmRoute("GET", f"{VM}/instanceView", summary, _view, reader, Reach.VM, vm_name)
