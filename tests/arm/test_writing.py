@@ -174,6 +174,25 @@ def test_sets_and_the_vms_in_them_keep_other_properties_too(arm, path):
     assert arm.get(path).json["properties"] == before["properties"]
 
 
+def test_a_put_of_a_scale_set_replaces_what_it_names(arm):
+    """A tag, a part of a property or a policy that is left out of it is gone; all else stays."""
+    both = policy(userInitiatedReboot=True, userInitiatedRedeploy=True)["properties"]
+    said = {**both, "upgradePolicy": {"mode": "Rolling", "rollingUpgradePolicy": {}}}
+    arm.call("PATCH", BATCH, {"tags": {"a": "1", "b": "2"}, "properties": said})
+    arm.call("PATCH", BATCH, notice("PT10M"))
+    read = arm.get(BATCH).json
+    # Both of them: what `az vmss scale` puts, and what it puts of the properties.
+    for body in ({"location": "local", "sku": {"capacity": 4}}, {"properties": {}}):
+        assert arm.call("PUT", BATCH, body).json["properties"] == read["properties"]
+    assert arm.call("PUT", BATCH, {"tags": {"b": "2"}}).json["tags"] == {"b": "2"}
+    one = {**policy(userInitiatedReboot=True)["properties"], "upgradePolicy": {"mode": "Rolling"}}
+    put = arm.call("PUT", BATCH, {"properties": one}).json
+    assert put["properties"] == {**read["properties"], **one}
+    assert arm.fleet.scopes["scale-set:batch:0"].automatically_approve == (EventType.REBOOT,)
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == 10
+    assert arm.call("PUT", BATCH, {"tags": {}}).json["tags"] == {}
+
+
 def test_what_cannot_be_another_is_refused(looking):
     """Where it is, whether it is Spot, and in which set: 409, as Azure says it."""
     for path, body in (

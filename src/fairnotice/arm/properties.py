@@ -21,7 +21,7 @@ import msgspec
 from fairnotice.arm import shapes
 from fairnotice.arm.failures import Failure, malformed, of_refusal
 from fairnotice.arm.kinds import must_fit
-from fairnotice.arm.merging import found_at, merged, without
+from fairnotice.arm.merging import found_at, merged, replacing, without
 from fairnotice.arm.route import Call
 from fairnotice.engine import Code, Refusal
 from fairnotice.engine.commands import Describe, Notice
@@ -143,6 +143,20 @@ async def describe(call: Call, wish: Wish) -> None:
         if result.code is Code.CHANGED and call.expected is None:
             raise Failure(409, "Conflict", str(result))
         raise of_refusal(result)
+
+
+def as_change(body: Json, shown: Json) -> Json:
+    """A PUT that replaces what it names, and leaves what it does not speak of.
+
+    So a scale set is put: `az vmss scale` sends a location and a capacity, and properties without
+    one in them, and expects that all the rest stays.
+    """
+    parts = body.get("properties")
+    if isinstance(parts, dict):
+        before = shown["properties"]
+        parts = {name: replacing(before.get(name), part) for name, part in parts.items()}
+    changed = {name: replacing(shown.get(name), part) for name, part in body.items()}
+    return {**changed, "properties": parts} if "properties" in body else changed
 
 
 def _must_stay(body: Json, shown: Json) -> None:

@@ -131,9 +131,9 @@ def _more(call: Call) -> int:
 
 
 async def _put(call: Call) -> Done:
-    finding.to_write(call, finding.scale_set, "Scale sets")
-    # `az vmss scale` puts a location and a capacity, and expects that all the rest stays.
-    return await _write(call)
+    row = finding.to_write(call, finding.scale_set, "Scale sets")
+    change = properties.as_change(call.body or {}, shapes.scale_set(call.fleet, row))
+    return await _write(call._replace(body=change))
 
 
 def _keep(find: Callable[[Call], object], call: Call) -> Done:
