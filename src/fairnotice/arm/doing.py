@@ -59,14 +59,19 @@ def not_there_anyway(call: Call) -> Done:
     return Done(status=204)
 
 
-async def perform_maintenance(call: Call, vms: Iterable[Vm]) -> Done:
-    """Approve what the platform has announced for these VMs."""
-    found = [event for vm in vms for event in shapes.maintenance(call.fleet, vm.name)]
-    if not found and followed(call) is None:
+async def perform_maintenance(call: Call, find: Callable[[Call], Iterable[Vm]]) -> Done:
+    """Approve what the platform has announced for the VMs of the address.
+
+    A repeat approves nothing that was announced after the first one.
+    """
+    begun = repeated(call)
+    if begun is not None:
+        return begun
+    found = [event for vm in find(call) for event in shapes.maintenance(call.fleet, vm.name)]
+    if not found:
         message = "No maintenance is announced that waits for an approval."
         raise Failure(409, "OperationNotAllowed", message)
-    if found:
-        await approve(call, found)
+    await approve(call, found)
     return Done(status=ACCEPTED, request=followed(call))
 
 

@@ -98,7 +98,7 @@ async def _delete_some(call: Call) -> Done:
 
 
 async def _maintain_some(call: Call) -> Done:
-    return await perform_maintenance(call, _named(call))
+    return await perform_maintenance(call, _named)
 
 
 async def _refuse(call: Call) -> Done:
@@ -208,7 +208,7 @@ async def _evict_one(call: Call) -> Done:
 
 
 async def _maintain_one(call: Call) -> Done:
-    return await perform_maintenance(call, [finding.instance(call)])
+    return await perform_maintenance(call, lambda call: [finding.instance(call)])
 
 
 # ---- Availability sets ----

@@ -73,7 +73,7 @@ async def _evict(call: Call) -> Done:
 
 
 async def _maintain(call: Call) -> Done:
-    return await perform_maintenance(call, [finding.vm(call)])
+    return await perform_maintenance(call, lambda call: [finding.vm(call)])
 
 
 async def _reapply(call: Call) -> Done:
