@@ -4,11 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fairnotice.engine import Refusal
-from fairnotice.engine.commands import Describe
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.words import EventType
-from tests.arm.calling import COMPUTE, asked
+from tests.arm.calling import COMPUTE, Holding, asked
 
 VM = f"{COMPUTE}/virtualMachines/db"
 WEB = f"{COMPUTE}/availabilitySets/web"
@@ -225,21 +223,36 @@ def test_who_has_read_something_else_is_told(arm):
     arm.refused(412, "PreconditionFailed", "PUT", WEB, {}, If_None_Match="*")
 
 
-def test_of_two_who_write_at_once_nothing_is_lost(arm):
+def test_of_two_who_write_at_once_nothing_is_lost():
     """Somebody else's tag lands between the read and the write: 409, and 200 when tried anew."""
-    service = arm.served.run.service
-    describe = service.describe
+    store = Holding()
+    with asked(store) as arm:
+        first, second = {"tags": {"other": "x"}}, {"tags": {"mine": "x"}}
+        with store.holding(arm) as ask:
+            other = ask(arm.call, "PATCH", VM, first)
+            mine = ask(arm.call, "PATCH", VM, second)
+        assert (other.result().status, mine.result().status) == (200, 409)
+        assert mine.result().json["error"]["code"] == "Conflict"
+        assert arm.get(VM).json["tags"] == {"other": "x"}
+        assert arm.call("PATCH", VM, second).status == 200
+        assert arm.get(VM).json["tags"] == {"other": "x", "mine": "x"}
 
-    async def somebody_else_first(command):
-        del service.describe
-        other = Describe(resource="vm:db", kept='{"tags":{"other":"x"}}')
-        assert not isinstance(await describe(other), Refusal)
-        return await describe(command)
 
-    service.describe = somebody_else_first
-    told = [arm.call("PATCH", VM, {"tags": {"mine": "x"}}).status for _ in range(2)]
-    assert told == [409, 200]
-    assert arm.get(VM).json["tags"] == {"other": "x", "mine": "x"}
+@pytest.mark.parametrize("path", [VM, WEB, BATCH])
+def test_what_is_gone_when_it_was_written_is_not_found(path):
+    """Taken out of the fleet between the write and the answer: 404."""
+    store = Holding()
+    with asked(store) as arm:
+        fleet = arm.served.get("/v1/fleet").json
+        fleet["vm"] = [one for one in fleet["vm"] if one["name"] != "db"]
+        fleet["vm"] = [one for one in fleet["vm"] if not {"scale_set", "availability_set"} & {*one}]
+        fleet["scale_set"] = fleet["availability_set"] = []
+        with store.holding(arm) as ask:
+            written = ask(arm.call, "PATCH", path, {"tags": {"a": "b"}})
+            emptied = ask(arm.served.call, "PUT", "/v1/fleet", fleet)
+        assert emptied.result().status == 200, emptied.result()
+        assert written.result().status == 404
+        assert written.result().json["error"]["code"] == "ResourceNotFound"
 
 
 # ---- How many ----

@@ -117,7 +117,8 @@ async def _write(call: Call) -> Done:
     async with call.in_turn:
         # How many there are now: somebody else may have asked for as many at the same time.
         request = followed(call) or await scaling.scale(call, row, _more(call))
-    after = shapes.scale_set(call.fleet, call.fleet.scale_sets[row.name])
+    # It may be gone by now.
+    after = shapes.scale_set(call.fleet, finding.scale_set(call))
     if request is not None:
         after["properties"]["provisioningState"] = "Updating"
     return Done(after, request=request, etag=after["etag"])
@@ -236,7 +237,7 @@ async def _write_availability_set(call: Call, *, whole: bool) -> Done:
         raise Failure(412, "PreconditionFailed", f"{row.of} is there already.", "If-None-Match")
     shown = shapes.availability_set(call.fleet, row)
     await properties.describe(call, properties.Wish(row.name, shown, whole))
-    after = shapes.availability_set(call.fleet, call.fleet.scopes[row.name])
+    after = shapes.availability_set(call.fleet, finding.availability_set(call))
     return Done(after, etag=after["etag"])
 
 

@@ -89,7 +89,8 @@ async def _write(call: Call, *, whole: bool) -> Done:
     shown = shapes.vm(call.fleet, row)
     name = kept_name(ScopeKind.STANDALONE, row.name)
     await properties.describe(call, properties.Wish(name, shown, whole, dict(row.tags)))
-    now = shapes.vm(call.fleet, row)
+    # It may be gone by now.
+    now = shapes.vm(call.fleet, finding.vm(call))
     return Done(now, etag=now["etag"])
 
 

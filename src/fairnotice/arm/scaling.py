@@ -1,7 +1,11 @@
 """More instances of a scale set, or fewer: `sku.capacity`."""
 
-from collections.abc import Iterator
-from ipaddress import IPv4Address, ip_address
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address
+from itertools import chain, islice
+from socket import inet_aton
+from typing import NamedTuple
 
 from fairnotice.arm.failures import Failure, of_refusal
 from fairnotice.arm.route import Call
@@ -11,8 +15,28 @@ from fairnotice.model import ScaleSet
 
 # At most so many at once: each is looked for a place.
 MORE_MAX = 1_000
-# Where the addresses of simulated VMs begin, where no VM has one.
-_FIRST = IPv4Address("127.69.0.10")
+
+
+class _Network(NamedTuple):
+    """Addresses that may be given to machines, as numbers."""
+
+    first: int
+    last: int
+
+
+def _network(first: str, last: str) -> _Network:
+    return _Network(int(IPv4Address(first)), int(IPv4Address(last)))
+
+
+# Where the addresses of simulated VMs are, where no VM has one of another private network.
+_SIMULATED = _network("127.69.0.10", "127.255.255.254")
+# RFC 1918, the highest first. What is outside of them is somebody else's.
+_NETWORKS = (
+    _network("192.168.0.1", "192.168.255.254"),
+    _network("172.16.0.1", "172.31.255.254"),
+    _SIMULATED,
+    _network("10.0.0.1", "10.255.255.254"),
+)
 
 
 def must_be_possible(call: Call, row: ScaleSet, more: int) -> None:
@@ -28,7 +52,7 @@ def must_be_possible(call: Call, row: ScaleSet, more: int) -> None:
                 "the fleet file."
             )
             raise Failure(409, "OperationNotAllowed", message, "sku.capacity")
-        command = commands.ScaleOut(scale_set=row.name, addresses=free_addresses(call.fleet, more))
+        command = commands.ScaleOut(scale_set=row.name, addresses=_free_addresses(call.fleet, more))
         _must_be_taken(call, command)
     elif more < 0:
         _must_be_taken(
@@ -46,7 +70,7 @@ def _must_be_taken(call: Call, command: commands.Command) -> None:
 async def scale(call: Call, row: ScaleSet, more: int) -> str | None:
     """Have so many more, or fewer; the request of the law that is followed, if there is one."""
     if more > 0:
-        result = await call.service.scale_out(row.name, free_addresses(call.fleet, more))
+        result = await call.service.scale_out(row.name, _free_addresses(call.fleet, more))
     elif more < 0:
         result = await call.service.scale_in(row.name, call.who, ScaleIn(count=-more))
     else:
@@ -56,17 +80,30 @@ async def scale(call: Call, row: ScaleSet, more: int) -> str | None:
     return result.id
 
 
-def free_addresses(fleet: Fleet, count: int) -> tuple[str, ...]:
-    """So many addresses that nobody has, behind those that VMs have."""
-    known = {ip_address(address) for vm in fleet.vms.values() for address in vm.addresses}
-    ours = [one for one in known if isinstance(one, IPv4Address)]
-    following = _following(max(ours, default=_FIRST - 1))
-    return tuple(str(next(following)) for _ in range(count))
+def _free_addresses(fleet: Fleet, count: int) -> tuple[str, ...]:
+    taken = (address for vm in fleet.vms.values() for address in vm.addresses)
+    found = free_addresses(taken, count)
+    if len(found) < count:
+        message = f"There are only {len(found)} addresses left in the network of the others."
+        raise Failure(409, "AllocationFailed", message, "sku.capacity")
+    return found
 
 
-def _following(address: IPv4Address) -> Iterator[IPv4Address]:
-    while True:
-        address += 1
-        # What ends so means all of a network to many programs.
-        if address.packed[-1] not in (0, 255):
-            yield address
+def free_addresses(taken: Iterable[str], count: int) -> tuple[str, ...]:
+    """So many that nobody has, or all there are: in the network of the highest, behind it first."""
+    # 100,000 are read in 30 ms, by ipaddress in 150.
+    known = {int.from_bytes(inet_aton(one)) for one in taken if ":" not in one}
+    network, highest = _highest(sorted(known))
+    following = chain(range(highest + 1, network.last + 1), range(network.first, highest))
+    # What ends so means all of a network to many programs.
+    free = (one for one in following if one not in known and one & 255 not in (0, 255))
+    return tuple(str(IPv4Address(one)) for one in islice(free, count))
+
+
+def _highest(known: Sequence[int]) -> tuple[_Network, int]:
+    """The last address that is in one of the networks, and in which."""
+    for network in _NETWORKS:
+        number = bisect_right(known, network.last)
+        if number and known[number - 1] >= network.first:
+            return network, known[number - 1]
+    return _SIMULATED, _SIMULATED.first - 1
