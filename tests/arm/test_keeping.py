@@ -66,6 +66,25 @@ def test_what_is_shown_is_taken_again(looking, path):
     assert without_etag(looking.call("PUT", path, shown)) == shown
 
 
+def test_what_is_ours_to_say_is_passed_over(looking):
+    """Ids, states and views: a tool sends them back with the rest, and no other is believed."""
+    named = {"id": "/x", "name": "x", "type": "x/y", "etag": "x", "systemData": {"createdBy": "x"}}
+    states = {
+        "provisioningState": "Failed",
+        "timeCreated": "2020-01-01T00:00:00Z",
+        "uniqueId": "x",
+        "vmId": "x",
+        "instanceView": {"statuses": []},
+        "networkProfile": {"networkInterfaces": [{"id": "/x"}]},
+        "virtualMachines": [{"id": "/x"}],
+    }
+    for path in (VM, WEB, BATCH):
+        before = looking.get(path).json
+        body = {**named, "instanceId": "x", "properties": states}
+        assert looking.call("PATCH", path, body).json == before
+        assert looking.get(path).json == before
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [

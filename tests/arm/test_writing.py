@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from fairnotice.arm.merging import merged
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.words import EventType
 from tests.arm.calling import COMPUTE, Holding, asked
@@ -36,9 +37,14 @@ def test_terminate_notice_is_obeyed(arm, method, minutes):
     assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == minutes
     arm.call(method, BATCH, notice(None, enable=False))
     assert arm.fleet.scale_sets["batch"].terminate_notice_minutes is None
+    # The time counts when it is switched on again; what a PUT does not say of it is forgotten.
+    left = {"notBeforeTimeout": f"PT{minutes}M"} if method == "PATCH" else {}
     assert arm.get(BATCH).json["properties"]["virtualMachineProfile"]["scheduledEventsProfile"] == {
-        "terminateNotificationProfile": {"enable": False}
+        "terminateNotificationProfile": {"enable": False, **left}
     }
+    arm.call("PATCH", BATCH, notice(None))
+    wanted = minutes if left else 5
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == wanted
 
 
 @pytest.mark.parametrize("time", ["PT20M", "PT4M", "PT16M", "PT600S", "10", "PT5M ", "", 5, [], {}])
@@ -73,6 +79,27 @@ def test_null_is_no_time_or_no_notice(arm, method):
     # Who does not speak of it leaves it as it is.
     assert arm.call(method, BATCH, {"tags": {"a": "b"}}).status == 200
     assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == 10
+
+
+def test_what_is_off_is_given_back_as_it_was_said(arm):
+    """A time while notice is off, and an approval that is not automatic; true is not remembered."""
+    off = notice("PT12M", enable=False)["properties"]["virtualMachineProfile"]
+    for path, part in (
+        (BATCH, {"virtualMachineProfile": off}),
+        (BATCH, policy(userInitiatedReboot=False)["properties"]),
+        (WEB, policy(userInitiatedRedeploy=False)["properties"]),
+        (VM, {**policy(userInitiatedReboot=False)["properties"], **off}),
+    ):
+        before = arm.get(path).json["properties"]
+        found = arm.call("PATCH", path, {"properties": part}).json["properties"]
+        assert found == merged(before, part)
+        assert arm.call("PUT", path, arm.get(path).json).json["properties"] == found
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes is None
+    arm.call("PATCH", WEB, policy(userInitiatedReboot=True))
+    scope = "/v1/scopes/availability-set:web"
+    assert arm.served.call("PATCH", scope, {"automatically_approve": []}).status == 200
+    said = policy(userInitiatedRedeploy=False)["properties"]["scheduledEventsPolicy"]
+    assert arm.get(WEB).json["properties"]["scheduledEventsPolicy"] == said
 
 
 @pytest.mark.parametrize(("path", "vm"), [(VM, "db"), (WEB, "web-0"), (BATCH, "batch_0")])
@@ -203,6 +230,10 @@ def test_what_cannot_be_another_is_refused(looking):
         (BATCH, {"sku": {"name": "Standard_D64s_v5"}}),
         (BATCH, {"properties": {"virtualMachineProfile": {"priority": "Spot"}}}),
         (f"{COMPUTE}/virtualMachines/web-0", {"properties": {"availabilitySet": {"id": "/x"}}}),
+        (VM, {"properties": {"evictionPolicy": "Delete"}}),
+        (SPOT, {"properties": {"virtualMachineProfile": {"evictionPolicy": "Nothing"}}}),
+        (BATCH, {"properties": {"orchestrationMode": "Flexible"}}),
+        (BATCH, {"properties": {"singlePlacementGroup": False}}),
     ):
         looking.refused(409, "PropertyChangeNotAllowed", "PATCH", path, body)
     assert looking.call("PATCH", VM, {"location": "LOCAL"}).status == 200

@@ -1,7 +1,7 @@
 """One JSON object laid over another."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,6 +35,13 @@ def found_at(body: Mapping[str, Any], *path: str) -> Any:  # noqa: ANN401, whate
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
+
+
+def standing_at(value: object, *path: str) -> dict[str, Any]:
+    """An object in which this stands there, and nothing else."""
+    for name in reversed(path):
+        value = {name: value}
+    return cast("dict[str, Any]", value)
 
 
 def without(body: Mapping[str, Any], *path: str) -> dict[str, Any]:
