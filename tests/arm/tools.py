@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from fairnotice.arm import paging
 from fairnotice.arm.serving import opened_for_this_machine
 from fairnotice.arm.signing import TENANT
 from fairnotice.clock import SystemClock
@@ -228,6 +229,8 @@ def add_cheap(served):
 
 def main(folder):
     """Run all of it."""
+    # So that every list that they read has several pages.
+    paging.PAGE_ROWS = 2
     port = opened_for_this_machine(ANYWHERE, folder / "tools", CLOCK)
     with serving(beside=port) as served:
         add_cheap(served)

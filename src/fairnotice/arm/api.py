@@ -18,6 +18,7 @@ from fairnotice.arm.failures import Failure, forbidden, malformed, of_error, sai
 from fairnotice.arm.filtering import must_be_unfiltered
 from fairnotice.arm.finding import must_be_ours
 from fairnotice.arm.long_running import RETRY_AFTER_SECONDS
+from fairnotice.arm.paging import next_link
 from fairnotice.arm.paths import (
     LOCATION,
     OPERATIONS,
@@ -130,6 +131,8 @@ class Arm:
         if done.request is not None:
             headers |= _following(request, done.request, self._service.fleet.revision)
             self._note(request, done.request)
+        if done.page_ends is not None and isinstance(done.body, dict):
+            done.body["nextLink"] = next_link(request, done.page_ends)
         body = b"" if done.body is None else msgspec.json.encode(done.body)
         if isinstance(done.body, dict) and done.body.get("status") == "InProgress":
             headers["Retry-After"] = str(RETRY_AFTER_SECONDS)

@@ -1,6 +1,6 @@
 """What an address names: rows of the fleet, found without regard to case, as Azure finds them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from fairnotice.arm.failures import Failure, NotThere, not_there
@@ -104,11 +104,6 @@ def _in_group(call: Call, what: str, rows: Mapping[str, Row], name: str) -> Row:
 def is_vm(fleet: Fleet, vm: Vm) -> bool:
     """Whether it is a VM of its own: instances of scale sets are their set's."""
     return fleet.scopes[vm.scope].kind in _SHOWN
-
-
-def vms(fleet: Fleet) -> Iterator[Vm]:
-    """Every VM that is no instance of something."""
-    return (vm for vm in fleet.vms.values() if is_vm(fleet, vm))
 
 
 def vm(call: Call) -> Vm:

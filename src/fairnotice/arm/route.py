@@ -46,6 +46,8 @@ class Done(NamedTuple):
     status: int = 200
     request: str | None = None
     etag: str | None = None
+    # Of a list that goes on: behind which name (paging.py).
+    page_ends: str | None = None
 
 
 Handler = Callable[[Call], Any]

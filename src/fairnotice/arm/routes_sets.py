@@ -13,11 +13,12 @@ from fairnotice.arm.doing import (
     repeated,
 )
 from fairnotice.arm.failures import Failure, NotThere, forbidden, malformed
+from fairnotice.arm.paging import by_number, page
 from fairnotice.arm.route import ArmRoute, Call, Done, Handler
 from fairnotice.arm.routes_vms import ACTIONS, must_not_hibernate
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
-from fairnotice.model import ScaleSet, Vm
+from fairnotice.model import ScaleSet, Scope, Vm
 from fairnotice.words import ScopeKind, TokenRole
 
 SETS = f"{paths.GROUP}/{paths.SCALE_SETS}"
@@ -50,13 +51,12 @@ def availability_name(call: Call) -> str:
 
 def _list(call: Call) -> Done:
     only = finding.group(call) if "group" in call.names else None
-    rows = call.fleet.scale_sets.values()
-    shown = [
-        shapes.scale_set(call.fleet, row)
-        for row in rows
-        if finding.is_in(only, row) and call.shows(Reach.SCALE_SET, row.name)
-    ]
-    return Done({"value": shown})
+
+    def find(name: str) -> ScaleSet | None:
+        row = call.fleet.scale_sets[name]
+        return row if finding.is_in(only, row) and call.shows(Reach.SCALE_SET, name) else None
+
+    return page(call, call.fleet.scale_sets, find, partial(shapes.scale_set, call.fleet))
 
 
 def _show(call: Call) -> Done:
@@ -157,15 +157,13 @@ def _instances(call: Call) -> Done:
     row = _seen_set(call)
     expanded = "instanceview" in call.query.get("$expand", "").lower()
     wanted = filtering.of_instances(call)
-    return Done(
-        {
-            "value": [
-                shapes.instance(call.fleet, row, one, expanded=expanded)
-                for one in finding.instances(call.fleet, row)
-                if wanted(one) and call.shows(Reach.VM, one.name)
-            ]
-        }
-    )
+    rows = {one.name: one for one in finding.instances(call.fleet, row)}
+
+    def find(name: str) -> Vm | None:
+        return rows[name] if wanted(rows[name]) and call.shows(Reach.VM, name) else None
+
+    show = partial(shapes.instance, call.fleet, row, expanded=expanded)
+    return page(call, rows, find, show, order=by_number)
 
 
 def _seen_set(call: Call) -> ScaleSet:
@@ -217,13 +215,13 @@ async def _maintain_one(call: Call) -> Done:
 
 def _availability_sets(call: Call) -> Done:
     only = finding.group(call) if "group" in call.names else None
-    rows = finding.availability_sets(call.fleet).values()
-    shown = [
-        shapes.availability_set(call.fleet, row)
-        for row in rows
-        if finding.is_in(only, row) and call.shows(Reach.SCOPE, row.name)
-    ]
-    return Done({"value": shown})
+    rows = finding.availability_sets(call.fleet)
+
+    def find(name: str) -> Scope | None:
+        row = rows[name]
+        return row if finding.is_in(only, row) and call.shows(Reach.SCOPE, row.name) else None
+
+    return page(call, rows, find, partial(shapes.availability_set, call.fleet))
 
 
 def _availability_set(call: Call) -> Done:

@@ -6,9 +6,11 @@ from functools import partial
 from fairnotice.arm import filtering, finding, paths, properties, shapes
 from fairnotice.arm.doing import delete, on_vms, perform_maintenance
 from fairnotice.arm.failures import Failure
+from fairnotice.arm.paging import page
 from fairnotice.arm.route import ArmRoute, Call, Done
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
+from fairnotice.model import Vm
 from fairnotice.words import ScopeKind, TokenRole
 
 VMS = f"{paths.GROUP}/{paths.VMS}"
@@ -34,15 +36,14 @@ def _list(call: Call) -> Done:
     only = finding.group(call) if "group" in call.names else None
     expanded = call.query.get("statusonly", "").lower() == "true"
     wanted = filtering.of_vms(call)
-    return Done(
-        {
-            "value": [
-                shapes.vm(call.fleet, row, expanded=expanded)
-                for row in finding.vms(call.fleet)
-                if finding.is_in(only, row) and wanted(row) and call.shows(Reach.VM, row.name)
-            ]
-        }
-    )
+
+    def find(name: str) -> Vm | None:
+        row = call.fleet.vms[name]
+        is_asked_for = finding.is_vm(call.fleet, row) and finding.is_in(only, row) and wanted(row)
+        return row if is_asked_for and call.shows(Reach.VM, name) else None
+
+    show = partial(shapes.vm, call.fleet, expanded=expanded)
+    return page(call, call.fleet.vms, find, show)
 
 
 def _show(call: Call) -> Done:
