@@ -210,6 +210,11 @@ def test_reapplying_changes_nothing(arm):
     assert (arm.fleet.vms["web-0"], arm.events("web-0")) == (before, [])
     path = f"{COMPUTE}/virtualMachines/nobody/reapply"
     arm.refused(404, "ResourceNotFound", "POST", path)
+    # Instances are as their set is, too: `az vmss update-instances`.
+    answer = arm.post(f"{BATCH}/manualupgrade", {"instanceIds": ["*"]})
+    assert (answer.status, answer.body, arm.events("batch_0")) == (200, b"", [])
+    body = {"instanceIds": ["0", "77"]}
+    arm.refused(400, "InvalidParameter", "POST", f"{BATCH}/manualupgrade", body)
 
 
 def test_what_is_canceled_and_what_fails_says_why(arm):

@@ -126,7 +126,7 @@ def test_what_the_law_refuses(arm):
     "path",
     [
         *(f"{VM}/{word}" for word in ("reimage", "generalize", "capture", "convertToManagedDisks")),
-        *(f"{BATCH}/{word}" for word in ("reimage", "reimageall", "manualupgrade")),
+        *(f"{BATCH}/{word}" for word in ("reimage", "reimageall")),
     ],
 )
 def test_what_needs_disks(looking, path):

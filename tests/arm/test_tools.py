@@ -78,7 +78,7 @@ def shown(tools, line):
 def test_every_command_of_az_comes_to_what_it_should(tools):
     """Also those that wait for an event: a VM sees it, approves, and the command returns."""
     commands = {name: found for name, found in tools["found"].items() if name.startswith("az ")}
-    assert len(commands) == 38
+    assert len(commands) == 39
     for name, (code, _, said, _) in commands.items():
         wanted, word = REFUSED.get(name.removeprefix("az "), (0, ""))
         assert code == wanted, (name, said)

@@ -72,6 +72,7 @@ LANES = (
         "vmss show -g sample -n batch",
         "vmss get-instance-view -g sample -n batch",
         "vmss list-instances -g sample -n batch",
+        "vmss update-instances -g sample -n batch --instance-ids *",
         "vmss restart -g sample -n batch --instance-ids 0",
         f"{NOTICE} 10",
         f"{NOTICE} 20",

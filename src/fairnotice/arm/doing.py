@@ -11,6 +11,7 @@ from fairnotice.engine.tables import known_key
 from fairnotice.model import Event, Vm
 
 ACCEPTED = 202
+NO_DISKS = "That is not done here: there are no disks to do it."
 
 
 async def on_vms(call: Call, what: str, vms: Iterable[Vm]) -> Done:
@@ -51,6 +52,12 @@ async def delete(call: Call, find: Callable[[Call], Iterable[Vm]]) -> Done:
     except NotThere:
         return not_there_anyway(call)
     return await on_vms(call, "delete", vms)
+
+
+def refuse(find: Callable[[Call], object], why: str, call: Call) -> Done:
+    """What is never done here is said of what is there; of anything else, that it is not there."""
+    find(call)
+    raise Failure(409, "OperationNotAllowed", why)
 
 
 def not_there_anyway(call: Call) -> Done:

@@ -83,6 +83,14 @@ def to_write(call: Call, find: Callable[[Call], Row], what: str) -> Row:
         raise Failure(409, "OperationNotAllowed", message) from failure
 
 
+def to_change(call: Call, find: Callable[[Call], Row]) -> Row:
+    """What a PUT or PATCH is about, unless it shall only be made (If-None-Match: *)."""
+    row = find(call)
+    if call.new_only:
+        raise Failure(412, "PreconditionFailed", "It is there already.", "If-None-Match")
+    return row
+
+
 def spelled(rows: Iterable[str], asked: str) -> str | None:
     """The name as these rows have it."""
     if isinstance(rows, Mapping) and asked in rows:

@@ -5,11 +5,13 @@ from functools import partial
 
 from fairnotice.arm import filtering, finding, paths, properties, scaling, shapes
 from fairnotice.arm.doing import (
+    NO_DISKS,
     delete,
     followed,
     not_there_anyway,
     on_vms,
     perform_maintenance,
+    refuse,
     repeated,
 )
 from fairnotice.arm.failures import Failure, NotThere, forbidden, malformed
@@ -28,7 +30,14 @@ INSTANCE = f"{INSTANCES}/{{instance}}"
 AVAILABILITY_SETS = f"{paths.GROUP}/{paths.AVAILABILITY_SETS}"
 AVAILABILITY_SET = f"{AVAILABILITY_SETS}/{{availability_set}}"
 ALL = "*"
-REFUSED = ("reimage", "reimageall", "manualupgrade", "setOrchestrationServiceState")
+REFUSED = {
+    "reimage": NO_DISKS,
+    "reimageall": NO_DISKS,
+    "setOrchestrationServiceState": (
+        "No service of a scale set is suspended or resumed here: instances are not repaired "
+        "automatically."
+    ),
+}
 
 
 def set_name(call: Call) -> str:
@@ -101,15 +110,14 @@ async def _maintain_some(call: Call) -> Done:
     return await perform_maintenance(call, _named)
 
 
-async def _refuse(call: Call) -> Done:
-    finding.scale_set(call)
-    raise Failure(409, "OperationNotAllowed", "That is not done here: there are no disks to do it.")
+def _upgrade_some(call: Call) -> Done:
+    # `az vmss update-instances`: they are never behind their scale set.
+    _named(call)
+    return Done(status=200)
 
 
 async def _write(call: Call) -> Done:
-    row = finding.scale_set(call)
-    if call.new_only:
-        raise Failure(412, "PreconditionFailed", f"{row.name} is there already.", "If-None-Match")
+    row = finding.to_change(call, finding.scale_set)
     scaling.must_be_possible(call, row, _more(call))
     shown = shapes.scale_set(call.fleet, row)
     name = kept_name(ScopeKind.PLACEMENT_GROUP, row.name)
@@ -143,11 +151,11 @@ def _keep(find: Callable[[Call], object], call: Call) -> Done:
         find(call)
     except NotThere:
         return not_there_anyway(call)
-    message = (
+    why = (
         "Sets are not deleted here: delete what is in it, and leave it out of the fleet file "
         "(fairnotice fleet apply)."
     )
-    raise Failure(409, "OperationNotAllowed", message)
+    raise Failure(409, "OperationNotAllowed", why)
 
 
 # ---- Instances ----
@@ -230,9 +238,7 @@ def _availability_set(call: Call) -> Done:
 
 
 async def _write_availability_set(call: Call, *, whole: bool) -> Done:
-    row = finding.availability_set(call)
-    if call.new_only:
-        raise Failure(412, "PreconditionFailed", f"{row.of} is there already.", "If-None-Match")
+    row = finding.to_change(call, finding.availability_set)
     shown = shapes.availability_set(call.fleet, row)
     await properties.describe(call, properties.Wish(row.name, shown, whole))
     after = shapes.availability_set(call.fleet, finding.availability_set(call))
@@ -262,7 +268,11 @@ def _set_routes() -> Iterable[ArmRoute]:
         ),
         ("delete", "Delete instances, all or none.", _delete_some),
         ("performMaintenance", "Approve what the platform has announced.", _maintain_some),
-        *((word, "Refused: there are no disks.", _refuse) for word in REFUSED),
+        ("manualupgrade", "Changes nothing: instances are as their set is.", _upgrade_some),
+        *(
+            (word, f"Refused. {why}", partial(refuse, finding.scale_set, why))
+            for word, why in REFUSED.items()
+        ),
     )
     for word, summary, handle in deeds:
         path = f"{SET}/{word}"

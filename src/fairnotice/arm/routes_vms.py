@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from functools import partial
 
 from fairnotice.arm import filtering, finding, paths, properties, shapes
-from fairnotice.arm.doing import delete, on_vms, perform_maintenance
+from fairnotice.arm.doing import NO_DISKS, delete, on_vms, perform_maintenance, refuse
 from fairnotice.arm.failures import Failure
 from fairnotice.arm.paging import page
-from fairnotice.arm.route import ArmRoute, Call, Done
+from fairnotice.arm.route import ArmRoute, Call, Done, Handler
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
 from fairnotice.model import Vm
@@ -84,9 +84,7 @@ async def _reapply(call: Call) -> Done:
 
 
 async def _write(call: Call, *, whole: bool) -> Done:
-    row = finding.vm(call)
-    if call.new_only:
-        raise Failure(412, "PreconditionFailed", f"{row.name} is there already.", "If-None-Match")
+    row = finding.to_change(call, finding.vm)
     shown = shapes.vm(call.fleet, row)
     name = kept_name(ScopeKind.STANDALONE, row.name)
     await properties.describe(call, properties.Wish(name, shown, whole, dict(row.tags)))
@@ -104,11 +102,6 @@ async def _delete(call: Call) -> Done:
     return await delete(call, lambda call: [finding.vm(call)])
 
 
-async def _refuse(call: Call) -> Done:
-    finding.vm(call)
-    raise Failure(409, "OperationNotAllowed", "That is not done here: there are no disks to do it.")
-
-
 def _routes() -> Iterable[ArmRoute]:
     reader, operator = TokenRole.READER, TokenRole.OPERATOR
     everywhere = f"{paths.SUBSCRIPTION}/{paths.VMS}"
@@ -123,12 +116,14 @@ def _routes() -> Iterable[ArmRoute]:
         summary = f"{ours.capitalize()} a VM."
         path = f"{VM}/{azures}"
         yield ArmRoute("POST", path, summary, act, operator, Reach.VM, vm_name, takes_body=True)
-    for word, summary, handle in (
+    refused = partial(refuse, finding.vm, NO_DISKS)
+    deeds: tuple[tuple[str, str, Handler], ...] = (
         ("simulateEviction", "Take a Spot VM away.", _evict),
         ("performMaintenance", "Approve what the platform has announced for a VM.", _maintain),
         ("reapply", "Changes nothing: a VM is as the law has it.", _reapply),
-        *((word, "Refused: there are no disks.", _refuse) for word in REFUSED),
-    ):
+        *((word, "Refused: there are no disks.", refused) for word in REFUSED),
+    )
+    for word, summary, handle in deeds:
         path = f"{VM}/{word}"
         yield ArmRoute("POST", path, summary, handle, operator, Reach.VM, vm_name, takes_body=True)
     yield ArmRoute("DELETE", VM, "Delete a VM.", _delete, operator, Reach.VM, vm_name)
