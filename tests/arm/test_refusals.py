@@ -73,6 +73,7 @@ DEEP = b'{"properties":' + b'{"a":' * 60 + b"1" + b"}" * 61
     "body",
     [
         *(b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"{'a': 1}", b"", b"[" * 5000, DEEP),
+        b'{"properties": {"ours": ' + b"7" * 5000 + b"}}",
         *({"properties": 7}, {"sku": []}, {"tags": "x"}, {"tags": {"a": 7}}),
     ],
 )
@@ -105,6 +106,9 @@ def test_a_body_that_is_too_large(looking):
     large = b'{"tags": {"a": "' + b"a" * 1_100_000 + b'"}}'
     looking.refused(413, "RequestContentTooLarge", "PATCH", VM, large)
     looking.refused(413, "RequestContentTooLarge", "PATCH", VM, {"tags": {"a": "a" * 70_000}})
+    # In bytes, however few characters they are.
+    wide = {"tags": {"a": "\N{GRINNING FACE}" * 20_000}}
+    looking.refused(413, "RequestContentTooLarge", "PATCH", VM, wide)
 
 
 def test_another_method(looking):

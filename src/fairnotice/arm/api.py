@@ -17,6 +17,7 @@ from fairnotice.arm.doing import followed
 from fairnotice.arm.failures import Failure, forbidden, malformed, of_error, said
 from fairnotice.arm.filtering import must_be_unfiltered
 from fairnotice.arm.finding import must_be_ours
+from fairnotice.arm.kinds import INTEGERS_64
 from fairnotice.arm.long_running import RETRY_AFTER_SECONDS
 from fairnotice.arm.paging import next_link
 from fairnotice.arm.paths import (
@@ -221,22 +222,27 @@ def _object(data: bytes) -> dict[str, Any]:
             raise malformed(f"{name} is no JSON object")
     if not all(isinstance(value, str | None) for value in (found.get("tags") or {}).values()):
         raise malformed("the value of a tag is no text")
-    if _is_deep(found):
-        raise malformed(f"more than {DEPTH_MAX} levels stand in each other")
+    _must_be_readable(found)
     return found
 
 
-def _is_deep(body: dict[str, Any]) -> bool:
-    """Whether it is deeper than anything that means something: it is walked part by part."""
+def _must_be_readable(body: dict[str, Any]) -> None:
+    """Neither deeper than anything that means something, nor with numbers that tools cannot read.
+
+    It is walked part by part, and given back as it is.
+    """
     level: list[Any] = [body]
     for _ in range(DEPTH_MAX):
+        if any(type(one) is int and one not in INTEGERS_64 for one in level):
+            raise malformed("a whole number has more than 64 bits")
         level = [
             part
             for one in level
             if isinstance(one, dict | list)
             for part in (one.values() if isinstance(one, dict) else one)
         ]
-    return bool(level)
+    if level:
+        raise malformed(f"more than {DEPTH_MAX} levels stand in each other")
 
 
 def _key(request: Request, data: bytes) -> str:

@@ -235,11 +235,11 @@ def _without_secrets(value: Any) -> Any:  # noqa: ANN401, whatever was sent
 
 
 def _text(kept: Json) -> str:
-    text = msgspec.json.encode(kept, order="deterministic").decode()
+    text = msgspec.json.encode(kept, order="deterministic")
     if len(text) > KEPT_BYTES_MAX:
         message = f"At most {KEPT_BYTES_MAX:,} bytes are kept of a resource's properties."
         raise Failure(413, "RequestContentTooLarge", message)
-    return text
+    return text.decode()
 
 
 # ---- What is obeyed ----
