@@ -345,6 +345,20 @@ def test_a_capacity_that_cannot_be(looking, count):
     assert looking.get(BATCH).json["tags"] == {}
 
 
+def test_two_scale_sets_that_grow_at_once():
+    """Both have looked for addresses before either has instances with them: each gets its own."""
+    store = Holding()
+    with asked(store) as arm:
+        with store.holding(arm) as ask:
+            grown = [
+                ask(arm.call, "PATCH", path, {"tags": {"a": "b"}, "sku": {"capacity": capacity}})
+                for path, capacity in ((BATCH, 6), (SPOT, 3))
+            ]
+        assert [one.result().status for one in grown] == [200, 200]
+        addresses = [one for vm in arm.fleet.vms.values() for one in vm.addresses]
+        assert len(set(addresses)) == len(addresses) == 13 + 3
+
+
 def test_machines_that_cannot_be_made(arm):
     """Where the driver's machines are real, somebody has to make them: it is said so."""
     conductor = arm.served.run.conductor

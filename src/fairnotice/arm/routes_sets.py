@@ -118,13 +118,13 @@ def _upgrade_some(call: Call) -> Done:
 
 async def _write(call: Call) -> Done:
     row = finding.to_change(call, finding.scale_set)
-    scaling.must_be_possible(call, row, _more(call))
+    addresses = scaling.addresses_for(call, row, _more(call))
     shown = shapes.scale_set(call.fleet, row)
     name = kept_name(ScopeKind.PLACEMENT_GROUP, row.name)
     await properties.describe(call, properties.Wish(name, shown, whole=False))
     async with call.in_turn:
         # How many there are now: somebody else may have asked for as many at the same time.
-        request = followed(call) or await scaling.scale(call, row, _more(call))
+        request = followed(call) or await scaling.scale(call, row, _more(call), addresses)
     # It may be gone by now.
     after = shapes.scale_set(call.fleet, finding.scale_set(call))
     if request is not None:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from fairnotice.arm.failures import Failure, of_refusal
 from fairnotice.arm.route import Call
-from fairnotice.control.shapes import ScaleIn
-from fairnotice.engine import Fleet, Refusal, commands
+from fairnotice.control import shapes
+from fairnotice.engine import Code, Fleet, Refusal, commands
 from fairnotice.model import ScaleSet
 
 # At most so many at once: each is looked for a place.
@@ -39,8 +39,8 @@ _NETWORKS = (
 )
 
 
-def must_be_possible(call: Call, row: ScaleSet, more: int) -> None:
-    """Refused before anything else of the request is done."""
+def addresses_for(call: Call, row: ScaleSet, more: int) -> tuple[str, ...]:
+    """Those of the instances that are new: refused here before anything else is done."""
     if more > MORE_MAX:
         message = f"At most {MORE_MAX:,} instances are added at once."
         raise Failure(400, "InvalidParameter", message, "sku.capacity")
@@ -52,13 +52,15 @@ def must_be_possible(call: Call, row: ScaleSet, more: int) -> None:
                 "the fleet file."
             )
             raise Failure(409, "OperationNotAllowed", message, "sku.capacity")
-        command = commands.ScaleOut(scale_set=row.name, addresses=_free_addresses(call.fleet, more))
-        _must_be_taken(call, command)
-    elif more < 0:
+        addresses = _free_addresses(call.fleet, more)
+        _must_be_taken(call, commands.ScaleOut(scale_set=row.name, addresses=addresses))
+        return addresses
+    if more < 0:
         _must_be_taken(
             call,
             commands.ScaleIn(id="foreseen", by=call.who.requester, scale_set=row.name, count=-more),
         )
+    return ()
 
 
 def _must_be_taken(call: Call, command: commands.Command) -> None:
@@ -67,17 +69,31 @@ def _must_be_taken(call: Call, command: commands.Command) -> None:
         raise of_refusal(decision)
 
 
-async def scale(call: Call, row: ScaleSet, more: int) -> str | None:
-    """Have so many more, or fewer; the request of the law that is followed, if there is one."""
+async def scale(call: Call, row: ScaleSet, more: int, found: tuple[str, ...]) -> str | None:
+    """Have so many more, or fewer; the request of the law that is followed, if there is one.
+
+    `found` are the addresses that were free when it was foreseen.
+    """
     if more > 0:
-        result = await call.service.scale_out(row.name, _free_addresses(call.fleet, more))
+        result = await _scale_out(call, row, more, found)
     elif more < 0:
-        result = await call.service.scale_in(row.name, call.who, ScaleIn(count=-more))
+        result = await call.service.scale_in(row.name, call.who, shapes.ScaleIn(count=-more))
     else:
         return None
     if isinstance(result, Refusal):
         raise of_refusal(result)
     return result.id
+
+
+async def _scale_out(
+    call: Call, row: ScaleSet, more: int, found: tuple[str, ...]
+) -> shapes.Accepted | Refusal:
+    if more <= len(found):
+        result = await call.service.scale_out(row.name, found[:more])
+        if not (isinstance(result, Refusal) and result.code is Code.CONFLICT):
+            return result
+    # Somebody else has one of them since, or has taken an instance away.
+    return await call.service.scale_out(row.name, _free_addresses(call.fleet, more))
 
 
 def _free_addresses(fleet: Fleet, count: int) -> tuple[str, ...]:
