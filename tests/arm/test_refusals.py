@@ -126,6 +126,15 @@ def test_what_the_law_refuses(arm):
     arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/performMaintenance")
 
 
+def test_all_of_a_scale_set_or_none(arm):
+    """One of them is stopped: whoever names none, or that one, restarts none."""
+    arm.until(arm.post(f"{BATCH}/powerOff", {"instanceIds": ["2"]}), "Succeeded")
+    for body in (None, {"instanceIds": ["0", "2"]}, {"instanceIds": ["*"]}):
+        said = arm.refused(409, "OperationNotAllowed", "POST", f"{BATCH}/restart", body)
+        assert "batch_2" in said
+    assert arm.events("batch_0") == []
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -254,6 +254,37 @@ def test_who_has_read_something_else_is_told(arm):
     arm.refused(412, "PreconditionFailed", "PUT", WEB, {}, If_None_Match="*")
 
 
+def test_one_of_several_etags_will_do(arm):
+    """As If-Match may have them; `*` among them is whatever there is."""
+
+    def put(match):
+        return arm.call("PUT", VM, {"tags": {"a": match}}, If_Match=match).status
+
+    etag = arm.get(VM).headers["etag"]
+    assert put(f'"x", {etag}') == 200
+    assert put(f'"x", {etag}') == put('"x","y"') == 412
+    assert put(f'W/{arm.get(VM).headers["etag"]},"x"') == 200
+    assert put('"x", *') == 200
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+@pytest.mark.parametrize("path", [VM, WEB, BATCH])
+def test_a_repeat_whose_answer_was_lost_is_not_told_of_itself(arm, method, path):
+    """What If-Match names was changed by the first one: 200 again, and nothing is overwritten."""
+
+    def write(tags, key, etag):
+        body = {"tags": tags}
+        return arm.call(method, path, body, x_ms_client_request_id=key, If_Match=etag).status
+
+    etag = arm.get(path).headers["etag"]
+    assert write({"a": "1"}, "7", etag) == write({"a": "1"}, "7", etag) == 200
+    # Something else under it, and the same under another, are no repeats.
+    assert write({"a": "2"}, "7", etag) == write({"a": "1"}, "8", etag) == 412
+    assert write({"a": "3"}, "9", arm.get(path).headers["etag"]) == 200
+    assert write({"a": "1"}, "7", etag) == 200
+    assert arm.get(path).json["tags"] == {"a": "3"}
+
+
 def test_of_two_who_write_at_once_nothing_is_lost():
     """Somebody else's tag lands between the read and the write: 409, and 200 when tried anew."""
     store = Holding()

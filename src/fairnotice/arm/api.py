@@ -107,7 +107,6 @@ class Arm:
         body = _object(data) if data and route.takes_body else None
         if body is None and route.takes_body and request.method in ("PUT", "PATCH"):
             raise malformed("there is no body")
-        match = request.headers.get("if-match", "")
         return Call(
             service=self._service,
             caller=caller,
@@ -115,7 +114,7 @@ class Arm:
             names=names,
             query=query,
             body=body,
-            expected=None if match in ("", "*") else match.removeprefix("W/").strip('"'),
+            expected=_etags(request.headers.get("if-match", "")),
             in_turn=self._in_turn,
             new_only=request.headers.get("if-none-match") == "*",
         )
@@ -243,6 +242,12 @@ def _must_be_readable(body: dict[str, Any]) -> None:
         ]
     if level:
         raise malformed(f"more than {DEPTH_MAX} levels stand in each other")
+
+
+def _etags(match: str) -> tuple[str, ...]:
+    """What If-Match names, any of which will do; nothing where it does not matter."""
+    found = tuple(one.strip().removeprefix("W/").strip('"') for one in match.split(","))
+    return () if "*" in found or found == ("",) else found
 
 
 def _key(request: Request, data: bytes) -> str:

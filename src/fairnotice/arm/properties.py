@@ -24,6 +24,7 @@ from fairnotice.arm.failures import Failure, malformed, of_refusal
 from fairnotice.arm.kinds import must_fit
 from fairnotice.arm.merging import found_at, merged, replacing, standing_at, without
 from fairnotice.arm.route import Call
+from fairnotice.control.service import Who
 from fairnotice.engine import Code, Refusal
 from fairnotice.engine.commands import Describe, Notice
 from fairnotice.engine.describing import version
@@ -134,22 +135,29 @@ class Wish(NamedTuple):
 
 async def describe(call: Call, wish: Wish) -> None:
     """Have it so: all of it, or nothing."""
+    who = Who(call.who.requester)
+    if call.expected:
+        # A repeat has read what the first one has changed: it is told that it was taken.
+        who = who._replace(key=f"{call.who.key}:described")
+        if call.service.has_request(who):
+            return
     body = call.body or {}
     policy, notice = _policy(body, wish), _notice(body, wish)
     must_fit(body, _KINDS[wish.kind])
     _must_stay(body, wish.shown)
     read = version(call.fleet, wish.resource)
+    expected = read if read in call.expected else next(iter(call.expected), None)
     command = Describe(
         resource=wish.resource,
         kept=_text(_after(shapes.kept(call.fleet, wish.resource), body, wish)),
         automatically_approve=policy,
         terminate_notice=notice,
         # Who changes a part has read the rest here, just now: nobody may have changed it since.
-        expected=call.expected if wish.whole or call.expected else read,
+        expected=expected if wish.whole or expected else read,
     )
-    result = await call.service.describe(command)
+    result = await call.service.describe(command, who)
     if isinstance(result, Refusal):
-        if result.code is Code.CHANGED and call.expected is None:
+        if result.code is Code.CHANGED and not call.expected:
             raise Failure(409, "Conflict", str(result))
         raise of_refusal(result)
 

@@ -23,8 +23,8 @@ class Call(NamedTuple):
     query: Mapping[str, str]
     # None where nothing was sent.
     body: dict[str, Any] | None
-    # What was read before, as If-Match has it; None where nothing was said.
-    expected: str | None
+    # What was read before, as If-Match has it, any of these; none where nothing was said.
+    expected: tuple[str, ...]
     # For what must be read and changed by one at a time.
     in_turn: asyncio.Lock
     new_only: bool = False

@@ -249,9 +249,9 @@ class Service:
         policy = tuple(body.automatically_approve)
         return await self._tell(commands.SetPolicy(scope=name, automatically_approve=policy))
 
-    async def describe(self, command: commands.Describe) -> Result:
+    async def describe(self, command: commands.Describe, who: Who) -> Result:
         """Take what is said of a VM or a set: all of it, or nothing."""
-        return await self._tell(command)
+        return await self._steer(command, who)
 
     async def scale_out(self, name: str, addresses: tuple[str, ...]) -> Result:
         """New instances of a scale set, where the driver's machines can be made."""
