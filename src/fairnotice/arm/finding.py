@@ -65,7 +65,7 @@ def seen_groups(call: Call) -> list[str]:
 def group(call: Call) -> str:
     """The resource group of the address, as the fleet writes it: one that may be seen."""
     asked = call.names["group"]
-    found = spelled(seen_groups(call), asked)
+    found = in_any_case(seen_groups(call), asked)
     if found is None:
         message = f"Resource group '{asked}' could not be found."
         raise Failure(404, "ResourceGroupNotFound", message)
@@ -91,7 +91,7 @@ def to_change(call: Call, find: Callable[[Call], Row]) -> Row:
     return row
 
 
-def spelled(rows: Iterable[str], asked: str) -> str | None:
+def in_any_case(rows: Iterable[str], asked: str) -> str | None:
     """The name as these rows have it."""
     if isinstance(rows, Mapping) and asked in rows:
         return asked
@@ -100,7 +100,7 @@ def spelled(rows: Iterable[str], asked: str) -> str | None:
 
 
 def _in_group(call: Call, what: str, rows: Mapping[str, Row], name: str) -> Row:
-    row = rows.get(spelled(rows, name) or "")
+    row = rows.get(in_any_case(rows, name) or "")
     if row is None or row.resource_group.lower() != call.names["group"].lower():  # type: ignore[attr-defined]
         raise not_there(what, name, call.names["group"])
     return row
@@ -160,7 +160,7 @@ def instance(call: Call) -> Vm:
     """The instance of the address."""
     row = scale_set(call)
     by_id = instances_by_id(call.fleet, row)
-    found = by_id.get(spelled(by_id, call.names["instance"]) or "")
+    found = by_id.get(in_any_case(by_id, call.names["instance"]) or "")
     if found is None:
         what = f"Microsoft.Compute/virtualMachineScaleSets/{row.name}/virtualMachines"
         raise not_there(what, call.names["instance"], call.names["group"])
