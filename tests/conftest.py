@@ -1,5 +1,7 @@
 """What tests are handed; and Hypothesis: repeatable in `make test`, exploring in `make soak`."""
 
+import signal
+
 from hypothesis import HealthCheck, settings
 
 from tests.postgres import postgres_server, postgres_url
@@ -22,3 +24,9 @@ settings.register_profile(
     stateful_step_count=200,
 )
 settings.load_profile("house")
+
+# What a shell puts behind `&` does not hear a terminal's signals, nor does anything that it starts:
+# a program that a test interrupts would go on for ever.
+for unheard in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(unheard) is signal.SIG_IGN:
+        signal.signal(unheard, signal.SIG_DFL)

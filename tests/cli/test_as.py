@@ -211,7 +211,7 @@ def test_a_signal_is_for_the_command(begun):
     script = 'trap "echo caught; exit 5" INT; echo ready; while :; do sleep 0.05; done'
     with begun("web-0", "--", "sh", "-c", script) as process:
         process.send_signal(signal.SIGINT)
-        assert process.communicate() == ("caught\n", None)
+        assert process.communicate(timeout=30) == ("caught\n", None)
         assert process.returncode == 5
 
 
