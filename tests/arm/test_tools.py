@@ -60,7 +60,9 @@ def test_the_five_lines_of_the_guide(tmp_path):
     snippet = tmp_path / "snippet.py"
     snippet.write_text(page.partition("```python\n")[2].partition("```")[0])
     sdk = f"\necho; {ROOT}/.venv-sdks/bin/python {snippet}"
-    where = {"HOME": str(tmp_path), "PATH": path, "XDG_STATE_HOME": "", "MAKEFLAGS": ""}
+    where = {"HOME": str(tmp_path), "PATH": path, "XDG_STATE_HOME": ""}
+    # Whoever makes the tests would have this one make say where it is.
+    where |= {"MAKEFLAGS": "", "MAKELEVEL": "0"}
     found = alone(up + "\n".join(lines[1:]) + sdk, tmp_path, **where)
     assert '"EventType":"Reboot"' in found
     assert '"EventStatus":"Scheduled"' in found
