@@ -108,6 +108,7 @@ n2 = {{uri = "qemu+ssh://n2/system", peer_uri = "qemu+tls://n2/system"}}
         ),
         ('[driver.nodes]\na = "qemu:///system"\n', "is `kind = 'libvirt'` meant?"),
         (DRIVER + '[driver.nodes]\na = "here"\n', "give a URI"),
+        (DRIVER + '[driver.nodes]\na = "qemu+tsl://a/system"\n', "driver.nodes.a is 'qemu.tsl"),
     ],
 )
 def test_libvirt_that_cannot_be_is_refused_by_its_key(tmp_path, driver, said):
@@ -116,6 +117,16 @@ def test_libvirt_that_cannot_be_is_refused_by_its_key(tmp_path, driver, said):
     path.write_text(STORE + driver)
     with pytest.raises(UsageError, match=said):
         read(path)
+
+
+def test_a_check_says_that_it_has_asked_no_hypervisor(tmp_path, capsys):
+    """Nobody may have that name: only who connects knows. It is said how to."""
+    path = tmp_path / "serve.toml"
+    path.write_text(STORE + DRIVER + '[driver.nodes]\na = "qemu+tls://no.such.example/system"\n')
+    assert main(["serve", "--config", str(path), "--check"]) == 0
+    said = capsys.readouterr().out
+    assert "whether the hypervisors answer (virsh -c URI list)" in said
+    assert "commands" not in said
 
 
 def test_a_fleet_is_asked_of_libvirt_alone(tmp_path, capsys):
