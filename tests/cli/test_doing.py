@@ -429,3 +429,14 @@ def test_whoever_declares_a_node_failed_that_answers_is_asked():
     assert codes == [0, 0]
     assert not any("switched off" in one.text for one in unasked)
     assert script == 0
+
+
+def test_what_is_so_already_is_not_called_done():
+    """Whoever starts a VM that runs, as far as is known, is told that nothing was started."""
+    with served() as there:
+        ended = typed("vm", "start", "db", url=there.url)
+
+    assert ended.code == 0
+    assert "nothing to be done" in ended.out
+    assert "done\n" not in ended.out.replace("nothing to be done", "")
+    assert ended.err == "db is running already, as far as is known: nothing is done.\n"
