@@ -70,7 +70,9 @@ soak: install ## the long repeats: ten times the seeds, fresh chance, 700 kills
 	API_EXAMPLES=150 $(PY) -m pytest tests/control/test_openapi.py
 	$(PY) -m tests.metadata.fuzz_requests -max_total_time=$(FUZZ_SECONDS)
 
-demo-vms: install ## a real VM through every impact, by libvirt; as root (1 min)
+demo-vms: ## a real VM through every impact, by libvirt; as root (1 min)
+	@test "$$(id -u)" = 0 || { echo "VMs need root here: sudo make demo-vms" >&2; exit 1; }
+	@$(MAKE) --silent --no-print-directory install
 	@scripts/vm-tools
 	@$(PY) -m tests.vms
 

@@ -133,3 +133,17 @@ def test_help_fits_into_a_terminal():
     assert code == 0
     assert len(said.splitlines()) > 5
     assert [line for line in said.splitlines() if len(line) > 80] == []
+
+
+def test_whoever_is_not_root_is_told_how_to_see_real_vms_before_anything_is_set_up(house):
+    """Not after 40 seconds of it."""
+    somebody = house / "bin"
+    somebody.mkdir()
+    (somebody / "id").write_text("#!/bin/sh\necho 1000\n")
+    (somebody / "id").chmod(0o755)
+    path = f"PATH={somebody}:{os.environ['PATH']}"
+    code, said = make(house, "demo-vms", path, f"PYTHON={python(house, 12)}")
+
+    assert code != 0
+    assert said.startswith("VMs need root here: sudo make demo-vms\n")
+    assert not (house / ".venv").exists()

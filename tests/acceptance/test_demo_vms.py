@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from tests.endpoint.bridging import until
 from tests.house import ROOT
-from tests.vms.nodes import missing
+from tests.vms.nodes import TOOLS, missing
 
 # Makes what the demo makes: a network namespace, a process in it that heeds nothing, files.
 UNTIDY = """
@@ -82,3 +83,24 @@ def test_who_is_not_root_is_told_so():
     )
     assert found.returncode == 1
     assert found.stderr.startswith("This cannot be shown here. VMs need root")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="whoever is not root hears that first")
+def test_what_is_missing_is_the_same_first_and_last(tmp_path):
+    """Where there is no apt: what would be installed, with the programs that are meant."""
+    for name in ("bash", "env", "dirname", "basename", "id"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    said = []
+    for command in ([str(TOOLS)], [sys.executable, "-m", "tests.vms"]):
+        done = subprocess.run(  # noqa: S603 - our own
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PATH": str(tmp_path)},
+        )
+        said.append(done.stderr.strip())
+    assert said[1] == f"This cannot be shown here. F{said[0][1:]}."
+    for package in ("busybox-static (busybox)", "libvirt-clients (virsh)", "apt (apt-get)"):
+        assert package in said[0]

@@ -55,6 +55,8 @@ def test_a_vm_goes_through_every_impact_and_approves_each_from_inside(cloud):
         "Freeze", "Reboot", "live migration", "Redeploy", "Terminate",
     ]  # fmt: skip
     assert proofs[0].seconds >= FREEZE_SECONDS
+    assert f"(announced: {FREEZE_SECONDS} s)" in proofs[0].proof
+    assert max(len(line) for proof in proofs for line in proof.lines()) <= 100
 
 
 # ---- Killed in the middle ----

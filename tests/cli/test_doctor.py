@@ -1,5 +1,8 @@
 """What `doctor` says of a control plane that is served for real: with tokens and endpoints."""
 
+import asyncio
+
+from fairnotice.engine.commands import ReportReachable
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.testing.manual_clock import ManualClock
 from tests.cli.serves import FLEET, PLAIN, serves
@@ -65,3 +68,43 @@ def test_a_silent_endpoint_and_what_waits_for_it_are_found():
     assert state == "wrong"
     assert "Reboot of db is held: not confirmed by node-1." in sentence
     assert sentence.endswith(f"fairnotice event release {event['id'][:8]}")
+
+
+def test_nodes_that_are_away_are_found_each_with_what_to_do_about_it():
+    """One is unreachable and one has failed; a third is cordoned, which is nobody's fault."""
+    with serving() as served:
+        url = f"http://{served.run.control}"
+        fresh, _ = diagnosed(url)
+        away = served.run.service.conductor.submit(ReportReachable(node="node-1", reachable=False))
+        asyncio.run_coroutine_threadsafe(away, served.loop).result(10)
+        served.post("/v1/nodes/node-2/fail", {})
+        served.post("/v1/nodes/node-3/cordon")
+        found, code = diagnosed(url)
+
+    assert fresh["nodes"] == [("fine", "All 6 are in service.")]
+    assert code == 1
+    (unreachable, failed, cordoned) = found["nodes"]
+    assert unreachable[0] == failed[0] == "wrong"
+    assert unreachable[1].startswith("node-1 cannot be reached")
+    assert unreachable[1].endswith("switched off: fairnotice node fail node-1")
+    assert failed[1].endswith("Once it is repaired: fairnotice node uncordon node-2")
+    assert cordoned == ("note", "Nothing is put on node-3: cordoned.")
+
+
+def test_of_many_nodes_that_are_away_five_are_named():
+    """A whole rack: what is to be done is the same for each."""
+    with serving() as served:
+        for number in range(6):
+            served.post(f"/v1/nodes/node-{number}/fail", {})
+        found, _ = diagnosed(f"http://{served.run.control}")
+
+    assert len(found["nodes"]) == 6
+    assert found["nodes"][-1] == ("wrong", "1 more are like that: fairnotice node list")
+
+
+def test_the_extras_that_only_some_need_are_looked_at_and_never_wrong():
+    """Whoever has no such hypervisors, or no PostgreSQL, needs none of them."""
+    found, _ = diagnosed("http://127.0.0.1:1")
+    for extra in ("postgres", "libvirt"):
+        (state,) = [state for state, sentence in found["extras"] if extra in sentence]
+        assert state in ("fine", "note")

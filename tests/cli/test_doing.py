@@ -3,7 +3,7 @@
 import re
 from functools import partial
 
-from tests.cli.typed import served, typed, wait_until
+from tests.cli.typed import Terminal, served, typed, wait_until
 
 
 def announced(ended) -> str:
@@ -399,3 +399,44 @@ def test_a_rollout_wants_nodes(fairnotice):
     """Names or --all, and not both."""
     assert fairnotice("rollout", "start").code == 2
     assert fairnotice("rollout", "start", "node-0", "--all").code == 2
+
+
+def test_whoever_declares_a_node_failed_that_answers_is_asked():
+    """Its VMs would run twice. Not asked: scripts, who says --yes, and of one that has failed."""
+    with served() as there:
+        fairnotice = partial(typed, url=there.url)
+        refusing = Terminal("node", "fail", "node-4", url=there.url)
+        refusing.wait_for("node-4 still answers: is it switched off?")
+        refusing.wait_for("[y/N]")
+        refusing.type("\n")
+        refused = refusing.end()
+        before = fairnotice("node", "show", "node-4", "--json").json["state"]
+        agreeing = Terminal("node", "fail", "node-4", url=there.url)
+        agreeing.wait_for("[y/N]")
+        agreeing.type("y\n")
+        agreed = agreeing.end()
+        after = fairnotice("node", "show", "node-4", "--json").json["state"]
+        unasked = [
+            Terminal("node", "fail", *words, url=there.url)
+            for words in (("node-4",), ("node-5", "--yes"))
+        ]
+        codes = [one.end() for one in unasked]
+        script = fairnotice("node", "fail", "node-3").code
+
+    assert refused == 1
+    assert "Nothing has changed." in refusing.text
+    assert (before, agreed, after) == ("in service", 0, "failed")
+    assert codes == [0, 0]
+    assert not any("switched off" in one.text for one in unasked)
+    assert script == 0
+
+
+def test_what_is_so_already_is_not_called_done():
+    """Whoever starts a VM that runs, as far as is known, is told that nothing was started."""
+    with served() as there:
+        ended = typed("vm", "start", "db", url=there.url)
+
+    assert ended.code == 0
+    assert "nothing to be done" in ended.out
+    assert "done\n" not in ended.out.replace("nothing to be done", "")
+    assert ended.err == "db is running already, as far as is known: nothing is done.\n"

@@ -8,14 +8,16 @@ import pytest
 if "CI" not in os.environ:
     pytest.importorskip("libvirt")
 
-from fairnotice.cli.libvirt import fleet_of
+from fairnotice.cli.libvirt import fleet_of, kept
 from fairnotice.cli.main import main
 from fairnotice.cli.serve_config import read
+from fairnotice.control.fleet_body import FleetBody, NodeBody, ScaleSetBody, SetBody, VmBody
 from fairnotice.control.fleet_files import to_toml
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.settings import NodeAddress
 from fairnotice.errors import UsageError
-from fairnotice.words import Priority
+from fairnotice.words import EventType, Priority
+from tests.cli.typed import served
 
 STORE = '[store]\nurl = "sqlite:/x/y.db"\n'
 DRIVER = '[driver]\nkind = "libvirt"\n'
@@ -82,6 +84,55 @@ def test_a_fleet_is_made_of_labels():
     assert tables["vm"][2]["update_domain"] == 3
 
 
+def test_what_only_people_know_is_kept_when_a_fleet_is_made_again():
+    """Fault domains, capacities, notice, policies and tags; what the labels say is theirs."""
+    labeled = (
+        ("b", "n2", Label(scale_set="batch", placement_group=1)),
+        ("d", "n1", Label()),
+        ("w", "n3", Label(availability_set="web")),
+    )
+    declared = FleetBody(
+        node=[NodeBody("n1", 2, 4), NodeBody("n2", 2, 8), NodeBody("gone", 7)],
+        availability_set=[SetBody("web", automatically_approve=[EventType.REBOOT])],
+        scale_set=[ScaleSetBody("batch", terminate_notice_minutes=5)],
+        vm=[
+            VmBody("d", "n2", automatically_approve=[EventType.REDEPLOY], tags={"who": "ada"}),
+            # It stood alone, and is in a set by now: the policy is the set's.
+            VmBody("w", "n1", automatically_approve=[EventType.REBOOT]),
+        ],
+    )
+    made = kept(fleet_of(("n1", "n2", "n3"), labeled), declared)
+    assert made.node == [NodeBody("n1", 2, 4), NodeBody("n2", 2, 8), NodeBody("n3", 8)]
+    assert made.availability_set == declared.availability_set
+    assert made.scale_set == [ScaleSetBody("batch", terminate_notice_minutes=5, placement_groups=2)]
+    assert [(vm.name, vm.node) for vm in made.vm] == [("b", "n2"), ("d", "n1"), ("w", "n3")]
+    assert made.vm[1].tags == {"who": "ada"}
+    assert made.vm[1].automatically_approve == [EventType.REDEPLOY]
+    assert made.vm[2].automatically_approve == []
+    assert kept(made, made) == made
+
+
+def test_a_fleet_of_labels_is_made_with_what_is_declared_or_says_what_is_not_known(
+    tmp_path, capsys, monkeypatch
+):
+    """Standard output is the file; whence the rest is, or that nobody knows it, is said beside."""
+    path = tmp_path / "serve.toml"
+    path.write_text(STORE + DRIVER + '[driver.nodes]\nnode-1 = "test:///default"\n')
+    words = ["libvirt", "fleet", "--config", str(path)]
+    monkeypatch.setenv("FAIRNOTICE_URL", "http://127.0.0.1:1")
+    assert main(words) == 0
+    alone = capsys.readouterr()
+    with served(()) as there:
+        monkeypatch.setenv("FAIRNOTICE_URL", there.url)
+        assert main(words) == 0
+    together = capsys.readouterr()
+
+    assert tomllib.loads(alone.out)["node"] == [{"name": "node-1"}]
+    assert "Fault domains and capacities are not known to libvirt" in alone.err
+    assert tomllib.loads(together.out)["node"][0]["fault_domain"] == 1
+    assert f"are those declared at {there.url}." in together.err
+
+
 def test_libvirt_is_configured_by_uri_or_by_table(tmp_path):
     """A node is a URI, or a table where other nodes reach it otherwise."""
     text = f"""{STORE}{DRIVER}reboot_limit_seconds = 5
@@ -108,6 +159,7 @@ n2 = {{uri = "qemu+ssh://n2/system", peer_uri = "qemu+tls://n2/system"}}
         ),
         ('[driver.nodes]\na = "qemu:///system"\n', "is `kind = 'libvirt'` meant?"),
         (DRIVER + '[driver.nodes]\na = "here"\n', "give a URI"),
+        (DRIVER + '[driver.nodes]\na = "qemu+tsl://a/system"\n', "driver.nodes.a is 'qemu.tsl"),
     ],
 )
 def test_libvirt_that_cannot_be_is_refused_by_its_key(tmp_path, driver, said):
@@ -116,6 +168,16 @@ def test_libvirt_that_cannot_be_is_refused_by_its_key(tmp_path, driver, said):
     path.write_text(STORE + driver)
     with pytest.raises(UsageError, match=said):
         read(path)
+
+
+def test_a_check_says_that_it_has_asked_no_hypervisor(tmp_path, capsys):
+    """Nobody may have that name: only who connects knows. It is said how to."""
+    path = tmp_path / "serve.toml"
+    path.write_text(STORE + DRIVER + '[driver.nodes]\na = "qemu+tls://no.such.example/system"\n')
+    assert main(["serve", "--config", str(path), "--check"]) == 0
+    said = capsys.readouterr().out
+    assert "whether the hypervisors answer (virsh -c URI list)" in said
+    assert "commands" not in said
 
 
 def test_a_fleet_is_asked_of_libvirt_alone(tmp_path, capsys):

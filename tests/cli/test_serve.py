@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
-from fairnotice.cli.serve_check import NOT_LOOKED_AT
+from fairnotice.cli.serve_check import not_looked_at
 from tests.cli.serves import DOCUMENT, FLEET, PLAIN, certificate, free_port, serves
 from tests.cli.typed import typed
 
@@ -223,7 +223,7 @@ def test_a_check_says_what_is_wrong_and_starts_nothing(tmp_path, right):
     ran = subprocess.run(line, capture_output=True, text=True, check=False)  # noqa: S603 - our own
     assert ran.returncode == (0 if right else 2)
     wrong = f"{path}: unknown key `control.lisen`; did you mean `listen`?\n"
-    fits = f"{path} can be served. {NOT_LOOKED_AT}\n"
+    fits = f"{path} can be served. {not_looked_at('simulated')}\n"
     assert (ran.stdout, ran.stderr) == ((fits, "") if right else ("", wrong))
     assert not (tmp_path / "it.db").exists()
 

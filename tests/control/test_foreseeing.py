@@ -76,6 +76,18 @@ def test_a_restart_is_told_whole(served):
     assert said[1].endswith("Those who see it: web-0, web-1, web-2.")
 
 
+def test_a_move_without_a_place_is_warned_of_before_it_is_announced(served):
+    """All other nodes are cordoned: which is what is foreseen, and what is answered."""
+    for node in served.get("/v1/nodes").json["items"]:
+        if node["name"] != "node-3":
+            served.post(f"/v1/nodes/{node['name']}/cordon")
+    foreseen = served.post("/v1/nodes/node-3/migrate?foresee=true", {}).json["warnings"]
+    answered = served.post("/v1/nodes/node-3/migrate", {}).json["warnings"]
+    assert foreseen == answered
+    assert foreseen[0].startswith("No node may take ")
+    assert "5 are cordoned; 1 is where it is" in foreseen[0]
+
+
 def test_who_is_not_told_is_said(served):
     """Nobody of a scope has asked: nothing waits."""
     body = served.get("/v1/fleet").json

@@ -173,11 +173,17 @@ def test_a_domain_with_a_damaged_label_is_passed_over(nodes, caplog):
     [
         {"nodes": {}},
         {"nodes": {"n1": NodeAddress("nowhere")}},
+        {"nodes": {"n1": NodeAddress("")}},
+        {"nodes": {"": NodeAddress("test:///a")}},
+        {"nodes": {"n1": NodeAddress("qemu+tsl://n1/system")}},
+        {"nodes": {"n1": NodeAddress("https://n1/system")}},
+        {"nodes": {"n1": NodeAddress("qemu+tls:/n1/system")}},
+        {"nodes": {"n1": NodeAddress("qemu+tls://n1/system", peer_uri="qemu+shh://n1/system")}},
         {"nodes": {"n1": NodeAddress("test:///a"), "n2": NodeAddress("test:///a")}},
         {"nodes": {"n1": NodeAddress("test:///a")}, "reboot_limit_seconds": 0},
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings):
-    """No node, no URI, one libvirtd under two names, no time."""
+    """No node, no URI, none that libvirt knows, one libvirtd under two names, no time."""
     with pytest.raises(UsageError):
         LibvirtSettings(**settings)

@@ -257,6 +257,92 @@ def test_rule_14_a_platforms_move_without_a_place_fails_and_is_counted(announced
     assert (story.vm("db").node, story.vm("db").power) == ("a", Power.RUNNING)
 
 
+def last_reason(story: Story) -> str:
+    """Why the impact that ended last has failed."""
+    return list(story.fleet.impacts.values())[-1].reason
+
+
+def test_rule_14_a_move_without_a_place_says_why_at_the_request_and_when_it_failed():
+    """Web-1 of another update domain is on b: who asks is warned, who looks later reads it."""
+    story = Story(
+        pair(
+            VmSpec("web-0", "a", availability_set="web", update_domain=0),
+            VmSpec("web-1", "b", availability_set="web", update_domain=1),
+        )
+    )
+    why = "a is where it is; b holds update domain 1 of availability-set:web"
+    story.on_node(OperationKind.MIGRATION, "a")
+    (warning,) = story.decisions[-1].warnings
+    assert warning.startswith(f"No node may take web-0 now: {why}.")
+    story.approve("web-0")
+    assert last_reason(story) == f"no node may take it: {why}"
+
+
+def test_rule_14_nobody_is_warned_of_a_move_that_has_a_place():
+    """Node b is open; an evacuation names whom it leaves, and announces nothing for them."""
+    story = db_alone()
+    story.on_node(OperationKind.MIGRATION, "a")
+    assert story.decisions[-1].warnings == ()
+    story.cancel(story.only(DB).id)
+    story.tell(ask.Cordon(node="b"))
+    assert story.on_node(OperationKind.EVACUATION, "a").left == ("db",)
+    assert story.decisions[-1].warnings == ()
+
+
+def test_rule_14_of_many_nodes_it_is_said_how_many_for_which_reason():
+    """Two are full, two hold another update domain, one is cordoned, and one is for db."""
+    story = Story(
+        FleetSpec(
+            nodes=(
+                NodeSpec("a"),
+                *(NodeSpec(f"full-{n}", capacity=1) for n in range(2)),
+                NodeSpec("open", capacity=1),
+                *(NodeSpec(f"web-{n}") for n in range(2)),
+                NodeSpec("closed"),
+            ),
+            availability_sets=(SetSpec("web"),),
+            vms=(
+                VmSpec("db", "a"),
+                VmSpec("web-0", "a", availability_set="web", update_domain=0),
+                *(VmSpec(f"other-{n}", f"full-{n}") for n in range(2)),
+                *(VmSpec(f"web-{n + 1}", f"web-{n}", availability_set="web") for n in range(2)),
+            ),
+        )
+    )
+    story.tell(ask.Cordon(node="closed"))
+    story.on_node(OperationKind.MIGRATION, "a", force=True)
+    (warning,) = story.decisions[-1].warnings
+    assert "web-0" in warning
+    for told in (
+        "2 are full",
+        "2 hold another update domain of availability-set:web",
+        "1 is cordoned",
+        "1 is where it is",
+        "1 is for another that moves with it",
+    ):
+        assert told in warning
+
+
+def test_rule_14_of_many_vms_without_a_place_three_are_named():
+    """Five VMs of node a, and no other node: the warnings stay short."""
+    story = Story(
+        FleetSpec(nodes=(NodeSpec("a"),), vms=tuple(VmSpec(f"vm-{n}", "a") for n in range(5)))
+    )
+    story.predict("a", risk=Risk.HIGH)
+    told = [text for decision in story.decisions for text in decision.warnings]
+    assert len(told) == 4
+    assert told[0].startswith("No node may take vm-0 now: a is where it is.")
+    assert "2 more" in told[-1]
+
+
+def test_rule_14_a_vm_of_a_failed_node_is_told_that_its_own_has_failed():
+    """Nobody would look for it where it is."""
+    story = db_alone()
+    story.tell(ask.Cordon(node="b"))
+    story.fail("a")
+    assert last_reason(story) == "no node may take it: a is failed; b is cordoned"
+
+
 def test_rule_14_after_a_sudden_failure_the_update_domain_rule_yields_with_a_warning():
     """Node a fails, and b holds another update domain: web-0 goes there, and a person is told."""
     story = Story(

@@ -408,3 +408,16 @@ def test_rule_20_evicting_a_stopped_vm_acts_at_once():
     assert story.shows(SPOT) == (1, [])
     story.done()
     assert (story.vm("spot_1").power, story.vm("spot_1").node) == (Power.DEALLOCATED, None)
+
+
+def test_rule_20_what_is_so_already_is_said():
+    """Nothing is done to those: whoever asked for it hears what they are taken for."""
+    story = Story()
+    story.stop("db")
+    story.done()
+    story.start("web-0", "db")
+    told = [text for decision in story.decisions for text in decision.warnings]
+    assert told == ["web-0 is running already, as far as is known: nothing is done."]
+    story.done()
+    again = story.unchanged(ask.Start(id="again", by=USER, vms=("db", "web-0", "web-1", "web-2")))
+    assert [text.split()[0] for text in again.warnings] == ["db", "web-0", "web-1", "Nor"]

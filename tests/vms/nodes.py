@@ -7,11 +7,11 @@ lets VMs migrate between them. Nothing of the machine's own libvirt is touched.
 import fcntl
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
 import uuid
+from functools import cache
 from pathlib import Path
 from threading import Event
 from typing import Self
@@ -23,14 +23,7 @@ CLOCK = SystemClock()
 
 BRIDGE = "vms"
 GATEWAY, ENDPOINT = "10.77.0.1", "169.254.169.254"
-PROGRAMS = {
-    "libvirtd": "libvirt-daemon libvirt-daemon-driver-qemu",
-    "qemu-system-x86_64": "qemu-system-x86",
-    "busybox": "busybox-static",
-    "ip": "iproute2",
-    "unshare": "util-linux",
-    "apt-get": "apt",
-}
+TOOLS = Path(__file__).parents[2] / "scripts" / "vm-tools"
 PRIVATE = (
     "/etc/libvirt",
     "/run/libvirt",
@@ -60,20 +53,21 @@ exec libvirtd --pid-file /run/libvirt/libvirtd.pid {more}
 """
 
 
+@cache
 def missing() -> str:
     """What has to be installed, or be otherwise, before VMs can run here; empty if nothing."""
     if os.geteuid() != 0:
-        return "VMs need root here: network namespaces, bridges, and a libvirtd of one's own."
+        return (
+            "VMs need root here (sudo make demo-vms): network namespaces, bridges, and a libvirtd "
+            "of one's own."
+        )
     if os.uname().machine != "x86_64":
         return f"The guest is for x86-64, and this machine is {os.uname().machine}."
     if not Path("/dev/net/tun").exists():
         return "VMs need /dev/net/tun, which is not here: modprobe tun, or a container with it."
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    packages = [
-        package for program, package in PROGRAMS.items() if shutil.which(program, path=path) is None
-    ]
-    if packages:
-        return f"VMs need: apt-get install --no-install-recommends {' '.join(packages)}"
+    lacking = run(str(TOOLS), "--missing", sys.executable).strip()
+    if lacking:
+        return f"{lacking[:1].upper()}{lacking[1:]}."
     try:
         import libvirt  # noqa: F401, PLC0415
     except ImportError:

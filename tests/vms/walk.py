@@ -25,6 +25,15 @@ class Proof(NamedTuple):
     seconds: float
     proof: str
 
+    def lines(self) -> tuple[str, ...]:
+        """The same for people, as wide as a terminal."""
+        margin = " " * 17
+        return (
+            f"{self.what:>15}: event {self.event},",
+            f"{margin}approved from inside, done {self.seconds:.1f} s after it was asked for:",
+            f"{margin}{self.proof}",
+        )
+
 
 def walk(cloud: Cloud) -> Iterator[Proof]:
     """Freeze, reboot, live migration, redeploy and terminate, one after the other."""
@@ -114,7 +123,8 @@ def _frozen(watch: Watch, cloud: Cloud, before: Before) -> str:
     # Seen at some looks: a bit less than it was, and not much more.
     assert FREEZE_SECONDS - 1 < held < FREEZE_SECONDS + 2, held
     assert watch.ticks_while_paused() == 0
-    return f"the same boot {before.boots[-1][:8]}, paused for {held:.1f} s and silent meanwhile"
+    paused = f"paused for {held:.1f} s (announced: {FREEZE_SECONDS} s)"
+    return f"the same boot {before.boots[-1][:8]}, {paused}, and silent meanwhile"
 
 
 def _rebooted(cloud: Cloud, before: Before) -> str:

@@ -64,10 +64,10 @@ def _together(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return whole
 
 
-def picture(session: Session, what: str, result: dict[str, Any]) -> None:
-    """One accepted command, as people read it."""
+def picture(session: Session, what: str, result: dict[str, Any], *, nothing: str = "done") -> None:
+    """One accepted command, as people read it; `nothing` is what was done without operations."""
     events = result["events"]
-    shown.say(shown.title(what, shown.dim(_told(result))))
+    shown.say(shown.title(what, shown.dim(_told(result, nothing))))
     if events:
         shown.say(shown.events(events, session.clock.wall()))
         waiting = [event["id"][: shown.SHORT] for event in events if _may_be_approved(event)]
@@ -104,10 +104,10 @@ def _may_be_approved(event: dict[str, Any]) -> bool:
     return event["status"] == "Scheduled" and not event["approvals"]
 
 
-def _told(result: dict[str, Any]) -> str:
+def _told(result: dict[str, Any], nothing: str) -> str:
     events = result["events"]
     if not events:
-        return "accepted; no event announces it" if result["operations"] else "done"
+        return "accepted; no event announces it" if result["operations"] else nothing
     if all(event["status"] == "Scheduled" for event in events):
         return f"announced by {shown.counted(len(events), 'event')}"
     return "accepted"

@@ -34,6 +34,7 @@ OLDEST_PYTHON = (3, 11)
 EXTRAS = {
     "server": ("cryptography", "httptools", "msgspec", "rich", "starlette", "uvicorn", "uvloop"),
     "postgres": ("psycopg",),
+    "libvirt": ("libvirt",),
 }
 TIMEOUT_SECONDS = 3.0
 # Answers are dated to the second, and travel.
@@ -114,7 +115,7 @@ def _extras() -> Iterator[Finding]:
             yield fine("extras", f"The extra {extra} is installed.")
             continue
         sentence = f"{', '.join(missing)} missing: pip install 'fairnotice[{extra}]'"
-        # Only who keeps the fleet in PostgreSQL needs that.
+        # Only who keeps the fleet in PostgreSQL, or has such hypervisors, needs the others.
         yield (wrong if extra == "server" else noted)("extras", sentence)
 
 

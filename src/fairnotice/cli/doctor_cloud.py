@@ -9,11 +9,19 @@ from fairnotice.cli.instants import from_api
 from fairnotice.cli.remote import Remote
 from fairnotice.cli.reports import SILENT, in_a_word
 from fairnotice.errors import FairnoticeError
+from fairnotice.words import NodeState
 
 # Who follows knows within a second where the journal ends.
 LAG_SECONDS_MAX = 3.0
 # So many names are enough to see what is the matter.
 NAMES_SHOWN = 5
+_AWAY = {
+    NodeState.UNREACHABLE: (
+        "{name} cannot be reached, so nothing is put or started there. Look at it; once it is "
+        "surely switched off: fairnotice node fail {name}"
+    ),
+    NodeState.FAILED: "{name} has failed. Once it is repaired: fairnotice node uncordon {name}",
+}
 
 Health = dict[str, Any]
 
@@ -23,7 +31,8 @@ def cloud(remote: Remote, health: Health, now: datetime) -> Iterator[Finding]:
     sees_all = "metadata" in health
     parts = [_fleet(remote)]
     if sees_all:
-        parts = [_leader(health), *parts, _endpoints(remote, health, now), _held(remote, now)]
+        parts = [_leader(health), *parts, _nodes(remote)]
+        parts += [_endpoints(remote, health, now), _held(remote, now)]
         if health["metadata"]:
             parts.append(_faults(remote))
     for part in parts:
@@ -62,6 +71,20 @@ def _fleet(remote: Remote) -> Iterator[Finding]:
         yield noted("fleet", f"{sentence} within a day, so none there is told of events.")
     else:
         yield fine("fleet", f"VMs listen in all of {len(scopes)} scopes.")
+
+
+def _nodes(remote: Remote) -> Iterator[Finding]:
+    nodes: list[Any] = remote.everything("nodes")["items"]
+    away = [node for node in nodes if node["state"] in _AWAY]
+    for node in away[:NAMES_SHOWN]:
+        yield wrong("nodes", _AWAY[node["state"]].format(name=node["name"]))
+    if len(away) > NAMES_SHOWN:
+        yield wrong("nodes", f"{len(away) - NAMES_SHOWN} more are like that: fairnotice node list")
+    cordoned = [node["name"] for node in nodes if node["state"] == NodeState.CORDONED]
+    if cordoned:
+        yield noted("nodes", f"Nothing is put on {_some(cordoned)}: cordoned.")
+    elif nodes and not away:
+        yield fine("nodes", f"All {len(nodes)} are in service.")
 
 
 def _endpoints(remote: Remote, health: Health, now: datetime) -> Iterator[Finding]:

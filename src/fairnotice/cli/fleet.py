@@ -148,8 +148,7 @@ def _is_wanted() -> bool:
         raise CommandFailed(
             "Nobody is there to say yes, so nothing has changed. Give --yes.", exits.WRONG_USAGE
         )
-    print("Apply this? [y/N] ", end="", flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return shown.agreed("Apply this?")
 
 
 def _applied(found: Difference, result: dict[str, Any]) -> None:

@@ -2,23 +2,29 @@
 
 import argparse
 import asyncio
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from fairnotice.cli import exits, shown
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import TAKES_MORE, Subparsers, alone, group
 from fairnotice.cli.serve import FILE
 from fairnotice.cli.serve_config import read
+from fairnotice.cli.session import Session
 from fairnotice.clock import SystemClock
 from fairnotice.control.fleet_body import FleetBody, NodeBody, ScaleSetBody, SetBody, VmBody
 from fairnotice.control.fleet_files import to_toml
 from fairnotice.drivers.libvirt import labels
 from fairnotice.drivers.libvirt.labels import Label
-from fairnotice.errors import UsageError
+from fairnotice.errors import FairnoticeError, UsageError
 
 DEFAULT_URI = "qemu:///system"
 Labeled = tuple[tuple[str, str, Label], ...]
+Set = TypeVar("Set", SetBody, ScaleSetBody)
 
 
 def add(subparsers: Subparsers) -> None:
@@ -145,8 +151,30 @@ def _fleet(options: argparse.Namespace) -> int:
     if config.driver.kind != "libvirt":
         raise UsageError(f"{options.config}: driver.kind is {config.driver.kind}, not libvirt")
     labeled = asyncio.run(_labeled(config.driver.libvirt))
-    print(to_toml(fleet_of(tuple(config.driver.nodes), labeled)), end="")
+    made = fleet_of(tuple(config.driver.nodes), labeled)
+    print(to_toml(_with_what_is_declared(made)), end="")
     return exits.DONE
+
+
+def _with_what_is_declared(made: FleetBody) -> FleetBody:
+    """The same with what no label says, as the fleet has it now; and a word on whence that is."""
+    # `--config` is the file of `serve` here, and not the settings of the command line.
+    session = Session(argparse.Namespace())
+    where = "the control plane"
+    try:
+        where = session.remote.url
+        declared = msgspec.convert(session.remote.get("v1", "fleet"), FleetBody)
+    except (FairnoticeError, msgspec.ValidationError) as error:
+        shown.note(f"{where} does not say what is declared now: {error}")
+        declared = FleetBody()
+    if declared.node:
+        shown.note(f"Fault domains, capacities, policies and tags are those declared at {where}.")
+    else:
+        shown.note(
+            "Fault domains and capacities are not known to libvirt: each node has a domain of its "
+            "own here, and room for 16 VMs. Say in the file what fails together and what fits."
+        )
+    return kept(made, declared)
 
 
 async def _labeled(settings: Any) -> Labeled:  # noqa: ANN401 - of a room that may not be imported here
@@ -179,6 +207,40 @@ def fleet_of(nodes: tuple[str, ...], labeled: Labeled) -> FleetBody:
         ],
         vm=[_vm(vm, node, label) for vm, node, label in sorted(labeled)],
     )
+
+
+def kept(made: FleetBody, declared: FleetBody) -> FleetBody:
+    """What libvirt says, with what only people know as it was declared."""
+    nodes = {node.name: node for node in declared.node}
+    domain = count(max((node.fault_domain for node in declared.node), default=-1) + 1)
+    groups = {one.name: one.placement_groups for one in made.scale_set}
+    vms = {vm.name: vm for vm in declared.vm}
+    return FleetBody(
+        node=[
+            nodes.get(node.name) or replace(node, fault_domain=next(domain)) for node in made.node
+        ],
+        availability_set=_as_declared(made.availability_set, declared.availability_set),
+        cloud_service=_as_declared(made.cloud_service, declared.cloud_service),
+        scale_set=[
+            replace(one, placement_groups=groups[one.name])
+            for one in _as_declared(made.scale_set, declared.scale_set)
+        ],
+        vm=[_with_tags(vm, vms.get(vm.name)) for vm in made.vm],
+    )
+
+
+def _as_declared(made: list[Set], declared: list[Set]) -> list[Set]:
+    known = {one.name: one for one in declared}
+    return [known.get(one.name, one) for one in made]
+
+
+def _with_tags(vm: VmBody, declared: VmBody | None) -> VmBody:
+    if declared is None:
+        return vm
+    alone = not (vm.availability_set or vm.scale_set or vm.cloud_service)
+    # In a set the policy is the set's.
+    policy = declared.automatically_approve if alone else []
+    return replace(vm, tags=declared.tags, automatically_approve=policy)
 
 
 def _vm(vm: str, node: str, label: Label) -> VmBody:

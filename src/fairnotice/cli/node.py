@@ -1,6 +1,7 @@
 """`fairnotice node`: look at nodes, and maintain them. Several nodes at once are a rollout."""
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import instant, to_api
 from fairnotice.cli.parsing import Subparsers, from_one, group, leaf, names
 from fairnotice.cli.session import Session
-from fairnotice.words import Power
+from fairnotice.words import NodeState, Power
 
 COLUMNS = ("NODE", "STATE", "FAULT DOMAIN", "SLOTS", "ENDPOINT", "LIVE", "[VMS]")
 SPARE = ("FAULT DOMAIN", "SLOTS")
@@ -59,7 +60,10 @@ DEEDS = {
     ),
     "fail": Deed(
         "a node has failed, and its VMs surely do not run any more",
-        ("fairnotice node fail node-3",),
+        (
+            "fairnotice node fail node-3",
+            "fairnotice node fail node-3 --yes     # asks nothing, though it still answers",
+        ),
     ),
     "cordon": Deed("put no VM on a node", ("fairnotice node cordon node-5",)),
     "uncordon": Deed("return a node to service", ("fairnotice node uncordon node-5",)),
@@ -92,6 +96,8 @@ def add(subparsers: Subparsers) -> None:
         names(parser, "nodes")
         if what == "maintain":
             _add_maintain(parser)
+        if what == "fail":
+            parser.add_argument("--yes", action="store_true", help="do not ask")
         if what == "predict-failure":
             _add_prediction(parser)
         elif deed.rolled_out:
@@ -208,6 +214,8 @@ def _do(what: str, session: Session) -> int:
     options = session.options
     if DEEDS[what].rolled_out and len(set(options.names)) > 1:
         return _roll_out(what, session)
+    if what == "fail":
+        _must_be_off(session)
     body = _bodies.get(what, _nothing)(session)
     # Looked at before: afterwards they may have gone elsewhere.
     hit = {} if what in UNFELT or session.json else _vms_on(session, options.names)
@@ -225,6 +233,19 @@ def _do(what: str, session: Session) -> int:
             accepted.say_who_is_silent(session, untold)
 
     return accepted.for_each(session, "nodes", ask, tell)
+
+
+def _must_be_off(session: Session) -> None:
+    """Ask on a terminal: VMs of a node that runs would run twice. Fencing commands have none."""
+    if session.options.yes or not sys.stdin.isatty():
+        return
+    for name in dict.fromkeys(session.options.names):
+        state = session.remote.get("v1", "nodes", name)["state"]
+        if state in (NodeState.UNREACHABLE, NodeState.FAILED):
+            continue
+        twice = "its VMs are started elsewhere, and would run twice if it is not"
+        if not shown.agreed(f"{name} still answers: is it switched off? ({twice})"):
+            raise CommandFailed("Nothing has changed.")
 
 
 def _vms_on(session: Session, nodes: Sequence[str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from fairnotice.arm.signing import KeyFile
 from fairnotice.cli import exits, settings, shown
 from fairnotice.cli.logs import log_to_standard_error
 from fairnotice.cli.parsing import examples
-from fairnotice.cli.serve_check import NOT_LOOKED_AT, doubts
+from fairnotice.cli.serve_check import doubts, not_looked_at
 from fairnotice.cli.serve_config import ServeConfig, read
 from fairnotice.cli.serve_opening import opened
 from fairnotice.cli.serve_reload import Reload
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _checked(path: Path, config: ServeConfig) -> int:
-    print(f"{path} can be served. {NOT_LOOKED_AT}")
+    print(f"{path} can be served. {not_looked_at(config.driver.kind)}")
     for doubt in doubts(config):
         shown.note(doubt)
     return exits.DONE

@@ -14,10 +14,18 @@ from fairnotice.control.running import Place
 from fairnotice.stores.opening import sqlite_file
 from fairnotice.words import ImpactKind
 
-NOT_LOOKED_AT = (
-    "Not looked at: whether the store opens, whether its ports are free and allowed, and what the "
-    "commands of the driver do."
-)
+# What is known of a driver only when it is used.
+_OF_DRIVER = {
+    "command": ", and what the commands of the driver do",
+    "libvirt": ", and whether the hypervisors answer (virsh -c URI list)",
+    "simulated": "",
+}
+
+
+def not_looked_at(driver: str) -> str:
+    """What may be wrong all the same, where this is the kind of the driver."""
+    store = "Not looked at: whether the store opens, whether its ports are free and allowed"
+    return f"{store}{_OF_DRIVER[driver]}."
 
 
 def doubts(config: ServeConfig) -> Iterator[str]:

@@ -85,6 +85,12 @@ def note(text: str) -> None:
     )
 
 
+def agreed(question: str) -> bool:
+    """Whether somebody at this terminal says yes; a result that goes elsewhere stays whole."""
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def hint(text: str) -> None:
     """Say what may be done next, to people only: in a pipe it would be in the way."""
     if terminal().is_terminal:

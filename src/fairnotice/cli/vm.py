@@ -135,7 +135,8 @@ def _do(what: str, session: Session) -> int:
         raise CommandFailed(sentence, refused.code) from refused
 
     def picture(result: dict[str, Any]) -> None:
-        accepted.picture(session, f"{shown.listed(vms)}: {what}", result)
+        title = f"{shown.listed(vms)}: {what}"
+        accepted.picture(session, title, result, nothing="nothing to be done")
         _say_who_was_not_told(session, what, vms, result)
 
     return session.show(result, picture)

@@ -20,7 +20,7 @@ from fairnotice.conductor.doubts import Doubts, changes_of
 from fairnotice.conductor.feed import Feed
 from fairnotice.conductor.following import RETRY_SECONDS, Following
 from fairnotice.conductor.leading import Lead, Leader, Reign, not_leading
-from fairnotice.conductor.orders import Orders, order_of
+from fairnotice.conductor.orders import Orders, order_of, say
 from fairnotice.conductor.store_thread import StoreThread
 from fairnotice.conductor.submissions import Decide, Submission, answer, decide_all, give_up
 from fairnotice.conductor.timers import Timers
@@ -436,8 +436,7 @@ class Conductor:
                 self.fleet.apply(change)
             self.feed.committed(changes)
         for decision in decisions:
-            for warning in decision.warnings:
-                log.warning("%s", warning)
+            say(decision)
             for effect in decision.effects:
                 self._have_done(effect)
 

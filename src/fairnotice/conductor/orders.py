@@ -8,12 +8,13 @@ from typing import Any
 
 from fairnotice.clock import Clock
 from fairnotice.drivers.driver import Driver, Order, Report
-from fairnotice.engine import Fleet
+from fairnotice.engine import Decision, Fleet
+from fairnotice.engine.changes import ImpactEnded
 from fairnotice.engine.commands import ReportOutcome
 from fairnotice.engine.effects import BeginImpact
 from fairnotice.errors import LeadLost, NotLeading, Unavailable
 from fairnotice.model import Impact
-from fairnotice.words import NodeHealth, Outcome
+from fairnotice.words import ImpactStatus, NodeHealth, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 # How often a driver is asked about an impact that outlived the process that began it.
 ASK_AGAIN_SECONDS = 1.0
+# How often it is said that a driver still cannot be asked.
+SAY_AGAIN_SECONDS = 60.0
 
 Tell = Callable[[ReportOutcome], Awaitable[object]]
 # Whether the law still waits for the impact of this key.
@@ -109,14 +112,18 @@ class Orders:
 
     async def _outcome(self, key: str, epoch: int) -> Report:
         """The driver's answer, however long it takes to get one while somebody waits for it."""
+        said_at: float | None = None
         while self._wanted(key):
             try:
-                return await self._driver.outcome(key, epoch)
+                report = await self._driver.outcome(key, epoch)
             except LeadLost as error:
                 log.error("nothing is said of %s: %s", key, error)  # noqa: TRY400 - nobody's bug
                 break
             except Unavailable as error:
-                log.warning("the driver cannot say what became of %s: %s", key, error)
+                now = self._clock.monotonic()
+                if said_at is None or now - said_at >= SAY_AGAIN_SECONDS:
+                    log.warning("the driver cannot say what became of %s: %s", key, error)
+                    said_at = now
                 await self._clock.sleep(RETRY_SECONDS)
             except asyncio.CancelledError:
                 if _canceled():
@@ -126,6 +133,10 @@ class Orders:
             except Exception:
                 log.exception("the driver broke when asked for %s", key)
                 break
+            else:
+                if said_at is not None:
+                    log.warning("the driver can be asked again what became of %s", key)
+                return report
         return Report(Outcome.UNKNOWN)
 
     async def _report(self, key: str, report: Report) -> None:
@@ -145,6 +156,17 @@ class Orders:
                 return
             else:
                 return
+
+
+def say(decision: Decision) -> None:
+    """What an operator should read in the log of a decision that is in force."""
+    for warning in decision.warnings:
+        log.warning("%s", warning)
+    for change in decision.changes:
+        if isinstance(change, ImpactEnded) and change.row.status is not ImpactStatus.DONE:
+            impact = change.row
+            why = (impact.kind, impact.vm, impact.status, impact.reason, impact.key)
+            log.warning("%s of %s %s: %s (impact %s)", *why)
 
 
 def order_of(fleet: Fleet, effect: BeginImpact, now: datetime) -> Order:

@@ -15,7 +15,7 @@ from fairnotice.engine.nodes import (
     reachable_node,
     vms_hit,
 )
-from fairnotice.engine.placement import find_places
+from fairnotice.engine.placement import without_place
 from fairnotice.engine.tables import Tables
 from fairnotice.model import Node, Request, Vm
 from fairnotice.words import OperationKind, OperationStatus
@@ -46,10 +46,10 @@ def evacuate_node(
     cordon_node(draft, node)
     on_its_way = set(_already_leaving(draft, node.name))
     vms = [vm for vm in vms if vm.name not in on_its_way]
-    places = find_places(draft, vms)
-    moving = [vm for vm in vms if places[vm.name] is not None]
+    lacking = {vm.name for vm in without_place(draft, vms)}
+    moving = [vm for vm in vms if vm.name not in lacking]
     resting = [name for name in draft.vms_on_node.get(node.name, ()) if not draft.vms[name].running]
-    left = (*(vm.name for vm in vms if places[vm.name] is None), *resting)
+    left = (*(vm.name for vm in vms if vm.name in lacking), *resting)
     answer = announce_on_node(draft, command, node, moving, pattern, left=left)
     if not answer.operations:
         _conclude(draft, draft.requests[pattern.request])

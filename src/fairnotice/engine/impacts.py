@@ -11,7 +11,7 @@ from fairnotice.engine.ending import finish, impact_key
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.leaving import leave_nodes, move_vm, remove_vm, stop_vm
 from fairnotice.engine.notice import limit_seconds
-from fairnotice.engine.placement import find_place
+from fairnotice.engine.placement import find_place, why_no_place
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.transitions import IMPACT, Cause, move
 from fairnotice.model import Impact, Operation, Vm
@@ -44,7 +44,8 @@ def begin(draft: Draft, operation: Operation, name: str) -> None:
     )
     if KINDS[operation.kind].moves and impact.target is None:
         status = move(IMPACT, None, Cause.NO_PLACE)
-        failed = impact._replace(status=status, ended_at=draft.now, reason=NO_PLACE)
+        reason = f"{NO_PLACE}: {why_no_place(draft, vm)}"
+        failed = impact._replace(status=status, ended_at=draft.now, reason=reason)
         draft.record(ImpactEnded(draft.now, failed))
         draft.failed_operations.append(operation.id)
         _after_failure(draft, operation, failed)

@@ -25,6 +25,7 @@ from fairnotice.engine.domains import in_the_way, two_domains
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.ending import cancel_operation, impact_key, wake_rollouts
 from fairnotice.engine.kinds import KINDS
+from fairnotice.engine.placement import warn_of_no_place
 from fairnotice.engine.refusal import Code, misfit, refuse
 from fairnotice.engine.start import start
 from fairnotice.engine.transitions import Cause
@@ -120,7 +121,11 @@ def announce_on_node(
                 notice_seconds=max(pattern.notice_seconds, least),
             )
         )
-    return accept(draft, command, pattern.kind, plans, node=node.name, left=left)
+    answer = accept(draft, command, pattern.kind, plans, node=node.name, left=left)
+    # An evacuation announces nothing for those that it leaves.
+    if KINDS[pattern.kind].moves and pattern.kind is not OperationKind.EVACUATION:
+        warn_of_no_place(draft, vms)
+    return answer
 
 
 def fail_node(draft: Draft, command: FailNode) -> Accepted:

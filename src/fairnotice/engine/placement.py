@@ -1,6 +1,7 @@
 """Rule 14: where a VM may be put."""
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 from fairnotice.engine.draft import Draft
@@ -8,6 +9,10 @@ from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.tables import Tables
 from fairnotice.model import Node, Vm
 from fairnotice.words import NodeState
+
+# Of more nodes, or VMs, it is said how many: whoever reads why has not asked for a list.
+NAMED_MAX = 3
+_OF_SEVERAL = {"is": "are", "has": "have", "holds": "hold"}
 
 
 def find_place(draft: Draft, vm: Vm, *, domains_may_meet: bool = False) -> str | None:
@@ -52,6 +57,34 @@ def must_have_places(draft: Draft, vms: Iterable[Vm]) -> None:
             )
 
 
+def without_place(draft: Draft, vms: Sequence[Vm]) -> list[Vm]:
+    """Those of these VMs that no node may take now, all of them at once."""
+    places = find_places(draft, vms)
+    return [vm for vm in vms if places[vm.name] is None]
+
+
+def warn_of_no_place(draft: Draft, vms: Sequence[Vm]) -> None:
+    """A platform's move is announced all the same, so whoever asks for it hears why it may fail."""
+    lacking = without_place(draft, vms)
+    for vm in lacking[:NAMED_MAX]:
+        draft.warnings.append(
+            f"No node may take {vm.name} now: {why_no_place(draft, vm)}. "
+            "Unless one may when it starts, this fails."
+        )
+    more = len(lacking) - NAMED_MAX
+    if more > 0:
+        draft.warnings.append(f"No node may take {more} more of its VMs now.")
+
+
+def why_no_place(draft: Draft, vm: Vm) -> str:
+    """Why each node may not take this VM, in words; of many nodes, how many for which reason."""
+    nodes = list(draft.nodes.values())
+    if len(nodes) <= NAMED_MAX:
+        return "; ".join(f"{node.name} {_why_not(draft, node, vm)}" for node in nodes)
+    counts = Counter(_why_not(draft, node, vm, many=True) for node in nodes)
+    return "; ".join(_of_several(count, why) for why, count in counts.most_common())
+
+
 def may_take(draft: Draft, node: Node, vm: Vm, *, domains_may_meet: bool = False) -> bool:
     """Whether this VM may be put on this node."""
     if why_closed(draft, node) or draft.used_slots(node.name) >= node.capacity:
@@ -68,6 +101,26 @@ def why_closed(tables: Tables, node: Node) -> str:
     return ""
 
 
+def _why_not(draft: Draft, node: Node, vm: Vm, *, many: bool = False) -> str:
+    """Why this node may not take it; told of many nodes, without what sets each apart."""
+    if node.name == vm.node and node.state is not NodeState.FAILED:
+        return "is where it is"
+    if closed := why_closed(draft, node):
+        return closed
+    if draft.used_slots(node.name) >= node.capacity:
+        return "is full"
+    meeting = _domain_met(vm, _vms_at(draft, node.name))
+    if meeting is None:
+        return "is for another that moves with it"
+    domain = "another update domain" if many else f"update domain {meeting.update_domain}"
+    return f"holds {domain} of {vm.scope}"
+
+
+def _of_several(count: int, why: str) -> str:
+    verb, _, rest = why.partition(" ")
+    return f"{count} {why if count == 1 else f'{_OF_SEVERAL[verb]} {rest}'}"
+
+
 def _candidates(draft: Draft) -> Iterable[str]:
     """Nodes worth a look: those open before this decision, and those it touched."""
     return chain(draft.fleet.open_nodes, tuple(draft.touched_nodes))
@@ -81,6 +134,12 @@ def _vms_at(draft: Draft, node: str) -> list[Vm]:
 
 def _domains_meet(vm: Vm, others: Collection[Vm]) -> bool:
     """Whether another update domain of the VM's scope is among the others."""
-    return any(
-        other.scope == vm.scope and other.update_domain != vm.update_domain for other in others
-    )
+    return _domain_met(vm, others) is not None
+
+
+def _domain_met(vm: Vm, others: Collection[Vm]) -> Vm | None:
+    """One of the others that is in another update domain of the VM's scope."""
+    for other in others:
+        if other.scope == vm.scope and other.update_domain != vm.update_domain:
+            return other
+    return None

@@ -4,7 +4,7 @@ from fairnotice.engine.announce import Plan
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.commands import Deallocate, OnVms, Start, Stop
 from fairnotice.engine.draft import Draft
-from fairnotice.engine.placement import must_have_places, why_closed
+from fairnotice.engine.placement import NAMED_MAX, must_have_places, why_closed
 from fairnotice.engine.refusal import Code, refuse
 from fairnotice.engine.start import start as start_operation
 from fairnotice.engine.users import accept, accept_repeat, named_vms, operation_ids
@@ -35,6 +35,7 @@ def start(draft: Draft, command: Start) -> Accepted:
 
 def _act(draft: Draft, command: OnVms, kind: OperationKind, vms: list[Vm]) -> Accepted:
     """One operation per VM that starts at once, ahead of all that waits for the VM."""
+    _say_what_is_so(draft, command, vms)
     if not vms:
         return accept_repeat(draft, command, kind)
     plans = [
@@ -45,6 +46,17 @@ def _act(draft: Draft, command: OnVms, kind: OperationKind, vms: list[Vm]) -> Ac
     for operation in answer.operations:
         start_operation(draft, draft.operations[operation])
     return answer
+
+
+def _say_what_is_so(draft: Draft, command: OnVms, vms: list[Vm]) -> None:
+    """Of the others nothing is asked, which whoever has just pulled a plug would not expect."""
+    acted = {vm.name for vm in vms}
+    others = [name for name in dict.fromkeys(command.vms) if name not in acted]
+    for name in others[:NAMED_MAX]:
+        power = draft.vms[name].power
+        draft.warnings.append(f"{name} is {power} already, as far as is known: nothing is done.")
+    if len(others) > NAMED_MAX:
+        draft.warnings.append(f"Nor is anything done to {len(others) - NAMED_MAX} more.")
 
 
 def _free_vms(draft: Draft, command: OnVms) -> list[Vm]:

@@ -4,9 +4,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from fairnotice.errors import UsageError
+
+# What runs VMs, and by what it is reached. `test` is libvirt's own, of no machine.
+_HYPERVISORS = frozenset({"qemu", "test"})
+_TRANSPORTS = frozenset({"", "tls", "ssh", "libssh", "libssh2", "tcp", "unix", "ext"})
 
 
 class NodeAddress(NamedTuple):
@@ -39,10 +42,9 @@ class LibvirtSettings:
         if not self.nodes:
             raise UsageError("nodes is empty: give the URI of a libvirtd by the name of its node.")
         for name, address in self.nodes.items():
-            if not name or not urlsplit(address.uri).scheme:
-                raise UsageError(
-                    f"nodes.{name} is {address.uri!r}: give a URI, qemu+tls://…/system."
-                )
+            for uri in filter(None, (address.uri or "nothing", address.peer_uri)):
+                if not name or not _is_libvirts(uri):
+                    raise UsageError(f"nodes.{name} is {uri!r}: give a URI, qemu+tls://…/system.")
         uris = [address.uri for address in self.nodes.values()]
         if len(set(uris)) < len(uris):
             raise UsageError("nodes names one libvirtd twice: two nodes are two.")
@@ -56,3 +58,10 @@ class LibvirtSettings:
             seconds = getattr(self, name)
             if not (math.isfinite(seconds) and seconds > 0):
                 raise UsageError(f"{name} is {seconds}: give a number greater than 0.")
+
+
+def _is_libvirts(uri: str) -> bool:
+    """Whether it is a URI that libvirt would know what to do with."""
+    scheme, there, _ = uri.partition("://")
+    hypervisor, _, transport = scheme.partition("+")
+    return bool(there) and hypervisor in _HYPERVISORS and transport in _TRANSPORTS
