@@ -119,3 +119,24 @@ def test_with_several_addresses_of_hardware_the_bridges_own_is_right(node):
     assert node.status("a") == 200
     node.on_node(f"ip link set br0 address {NODE_MAC}")
     node.setup(*words, "--refresh")
+
+
+def test_rules_of_an_earlier_version_are_still_told_who_is_where(node):
+    """They have no such map, until the next --apply; a VM that starts before then is held."""
+    record = str(node.folder / "record")
+    words = ("--bridge", "br0", "--vms", str(node.vms), "--record", record, "--no-libvirt")
+    earlier = node.on_node("nft --stateless list table bridge fairnotice_br0")
+    earlier = "\n".join(one for one in earlier.splitlines() if "@here" not in one)
+    before, _, rest = earlier.partition("map here {")
+    earlier = before + rest.partition("}\n\t}")[2]
+    node.on_node("nft delete table bridge fairnotice_br0")
+    node.on_node("nft -f -", input=earlier)
+    assert "here" not in node.on_node("nft list table bridge fairnotice_br0")
+    node.place(b="fn-z", c="")
+    node.setup(*words, "--refresh")
+    assert "fn-z" in node.on_node("nft list set bridge fairnotice_br0 ports")
+
+    node.place(c="")
+    assert node.setup(*words, "--check", check=False).returncode == 1
+    node.setup(*words, "--apply")
+    assert "@here" in node.on_node("nft list table bridge fairnotice_br0")

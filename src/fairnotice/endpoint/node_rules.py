@@ -110,6 +110,8 @@ def elements(bridge: str, places: Places, here: Mapping[str, str]) -> str:
     }
     lines = [_filled(table(bridge), "set", *one) for one in sets.items()]
     pairs = [f"{address} : {mac}" for address, mac in here.items()]
+    # Rules of an earlier version, which are there until the next --apply, have no such map.
+    lines.append(f"add map bridge {table(bridge)} here {{ type ipv4_addr : ether_addr; }}")
     return "\n".join([*lines, _filled(table(bridge), "map", "here", pairs)]) + "\n"
 
 
