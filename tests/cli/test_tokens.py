@@ -73,6 +73,17 @@ def test_the_secret_is_kept_in_a_new_file(guarded, tmp_path):
     assert "eve-2" not in {token["name"] for token in listed}
 
 
+def test_it_is_said_where_an_endpoints_token_goes(guarded, tmp_path):
+    """It is for a file on a node, and for no command."""
+    words = ("--role", "endpoint", "--node", "node-0")
+    printed = guarded(guarded.root, "token", "create", "endpoint-a", *words)
+    file = str(tmp_path / "endpoint-b.token")
+    kept = guarded(guarded.root, "token", "create", "endpoint-b", *words, "--output", file)
+    for said in (printed.err, kept.out):
+        assert "on node-0: the token_file of its endpoint.toml" in said
+        assert "FAIRNOTICE_TOKEN" not in said
+
+
 def test_a_secret_that_no_file_takes_is_printed(guarded, tmp_path):
     """The token is made by then, and its name given for ever."""
     words = ("token", "create", "fay", "--role", "reader", "--output", str(tmp_path / "fay"))

@@ -151,8 +151,14 @@ def test_a_node_on_which_vms_run_already_knows_them_when_it_is_set_up(nodes, tmp
     xml = domain(tmp_path).replace('type="bridge"', 'type="network"')
     xml = xml.replace(f'bridge="{BRIDGE}"', 'network="open"')
     vm = connection.createXML(xml, libvirt.VIR_DOMAIN_START_PAUSED)
-    node.setup("--apply", bridge="virbr7")
+    assert "systemctl restart libvirtd" in node.setup("--apply", bridge="virbr7")
     assert node.placed() == place(vm.XMLDesc().partition("<target dev='")[2].partition("'")[0])
+    assert "by the way: libvirtd runs" in node.setup("--check", bridge="virbr7")
+    node.vms.write_text(node.vms.read_text().replace("web-0", "web-1"))
+    with pytest.raises(AssertionError):
+        node.setup("--check", bridge="virbr7")
+    node.setup("--refresh", bridge="virbr7")
+    node.setup("--check", bridge="virbr7")
     node.setup("--undo", bridge="virbr7")
     assert node.placed() is None
     vm.destroy()

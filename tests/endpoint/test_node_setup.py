@@ -99,13 +99,44 @@ def test_applied_repeated_and_undone_it_is_as_it_was(node):
     assert METADATA in after[0]
     assert CLASSIC in after[0]
     again = json.loads(node.setup(*flags(node), "--apply", "--json"))
-    assert again == {"bridge": "br0", "done": []}
+    assert (again["bridge"], again["done"]) == ("br0", [])
     assert state(node) == after
 
     node.setup(*flags(node), "--undo")
     assert state(node) == before
     assert json.loads(node.setup(*flags(node), "--undo", "--json"))["undone"] == []
     (node.folder / "dnsmasq" / "fairnotice.conf").unlink()
+
+
+def test_what_was_typed_by_hand_is_not_said_to_be_undone(node):
+    """It is not recorded: it is said what is still there, and how it would go."""
+    clean = state(node)
+    nothing = node.setup(*flags(node), "--undo")
+    assert "Nothing is recorded for br0" in nothing
+    assert "Still there" not in nothing
+    node.on_node(["sh", "-ec", node.setup(*flags(node))])
+    before = state(node)
+    assert METADATA in before[0]
+
+    told = node.setup(*flags(node), "--undo")
+    assert "so nothing was undone" in told
+    assert "is undone" not in told
+    assert state(node) == before
+    found = json.loads(node.setup(*flags(node), "--undo", "--json"))
+    assert (found["undone"], found["recorded"]) == ([], False)
+    assert [line for line in found["still_there"] if f"#   {line}" not in told] == []
+    node.on_node(["sh", "-ec", "\n".join(found["still_there"])])
+    after = node.setup(*flags(node), "--undo")
+    assert "Still there" not in after
+    assert METADATA not in node.on_node("ip addr")
+    assert "fairnotice" not in node.on_node("nft list ruleset")
+    for name, value in (("rp_filter", 0), ("arp_announce", 0)):
+        node.on_node(f"sh -c 'echo {value} > /proc/sys/net/ipv4/conf/br0/{name}'")
+    node.on_node("sh -c 'echo 0 > /sys/class/net/br0/bridge/no_linklocal_learn'")
+    for folder in ("etc/hooks/qemu.d", "etc/hooks", "etc", "dnsmasq"):
+        if not any((node.folder / folder).iterdir()):
+            (node.folder / folder).rmdir()
+    assert state(node)[:7] == clean[:7]
 
 
 def test_what_was_there_already_stays(node):

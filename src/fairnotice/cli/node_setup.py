@@ -8,7 +8,7 @@ from typing import Any
 
 from fairnotice.cli import exits
 from fairnotice.cli.parsing import Subparsers, alone
-from fairnotice.endpoint import libvirt_places, node_setup, places
+from fairnotice.endpoint import libvirt_places, node_findings, node_setup, places
 from fairnotice.endpoint.node_setup import Wanted
 from fairnotice.errors import UsageError
 
@@ -79,13 +79,13 @@ def run(options: argparse.Namespace) -> int:
         _as_root()
     if options.undo:
         # Also where the bridge is gone already: its rules are not.
-        return _told(options, "undone", node_setup.undo)
+        return _undo(options, wanted)
     node_setup.checked(wanted)
     if options.refresh:
         count = node_setup.refresh(wanted, options.without)
         return _say(options, {"vms": count}, f"{count} VMs have their place in {wanted.vms}.")
     if options.apply:
-        return _told(options, "done", node_setup.apply)
+        return _apply(options, wanted)
     if options.check:
         return _check(options, wanted)
     return _print(options, wanted)
@@ -112,17 +112,45 @@ def _as_root() -> None:
         raise UsageError("Only root may change the network of a node: sudo fairnotice node-setup …")
 
 
-def _told(options: argparse.Namespace, word: str, act: Any) -> int:  # noqa: ANN401 - one of two
+def _apply(options: argparse.Namespace, wanted: Wanted) -> int:
     lines: list[str] = []
-    act(_wanted(options), lines.append if options.json else print)
+    node_setup.apply(wanted, lines.append if options.json else print)
+    daemon = node_findings.not_called(wanted)
     if options.json:
-        print(json.dumps({"bridge": options.bridge, word: lines}, indent=2))
-    elif act is node_setup.undo:
-        print(f"# What was done for {options.bridge} is undone.")
+        found = {"bridge": wanted.bridge, "done": lines, "restart": daemon or None}
+        print(json.dumps(found, indent=2))
+        return exits.DONE
+    void = node_setup.overruled(wanted)
+    print(f"# {wanted.bridge} is as it should be" + (", but:" if void else "."))
+    print("".join(f"# {why}.\n" for why in void), end="")
+    if daemon:
+        print(f"# {_restart(daemon)}")
+    return exits.DONE
+
+
+def _restart(daemon: str) -> str:
+    return (
+        f"{daemon} runs since before its hook was written, and looks for hooks when it starts: "
+        f"systemctl restart {daemon} (domains go on running)."
+    )
+
+
+def _undo(options: argparse.Namespace, wanted: Wanted) -> int:
+    left = node_findings.unrecorded(wanted)
+    lines: list[str] = []
+    node_setup.undo(wanted, lines.append if options.json else print)
+    there = [str(line) for line in left or ()]
+    if options.json:
+        found = {"bridge": wanted.bridge, "undone": lines, "recorded": left is None}
+        print(json.dumps({**found, "still_there": there}, indent=2))
+    elif left is None:
+        print(f"# What was done for {wanted.bridge} is undone.")
     else:
-        void = node_setup.overruled(_wanted(options))
-        print(f"# {options.bridge} is as it should be" + (", but:" if void else "."))
-        print("".join(f"# {why}.\n" for why in void), end="")
+        print(f"# Nothing is recorded for {wanted.bridge}, so nothing was undone.", end=" ")
+        print("Only what --apply did is recorded, not what was typed by hand.")
+        if there:
+            print("# Still there, whoever put it there; what would take it away:")
+            print("\n".join(f"#   {line}" for line in there))
     return exits.DONE
 
 
@@ -132,16 +160,26 @@ def _check(options: argparse.Namespace, wanted: Wanted) -> int:
     void = node_setup.overruled(wanted)
     lines += [f"overruled: {why}." for why in void]
     lines += [f"left over from other flags: {key}" for key in over]
+    out = node_findings.out_of_place(wanted)
+    lines += [f"out of place: {why} ({wanted.vms})." for why in out]
+    if out:
+        lines.append(
+            f"--refresh puts that right; the hook, or fairnotice-places@{wanted.bridge}.path, "
+            "should have."
+        )
     lines = lines or [f"{wanted.bridge} is as it should be."]
     found: dict[str, Any] = {"bridge": wanted.bridge}
     found["missing"] = [{"key": d.key, "why": d.why} for d in left]
-    found["overruled"], found["left_over"] = void, over
+    found["overruled"], found["left_over"], found["out_of_place"] = void, over, out
+    found["restart"] = node_findings.not_called(wanted) or None
+    if found["restart"]:
+        lines.append(f"by the way: {_restart(found['restart'])}")
     found["not_isolated"] = node_setup.seen_by_others(wanted)
     if found["not_isolated"]:
         seen = ", ".join(found["not_isolated"])
         lines.append(f"by the way: VMs at these ports see each other's frames: {seen}.")
     _say(options, found, "\n".join(lines))
-    return exits.REFUSED if left or over or void else exits.DONE
+    return exits.REFUSED if left or over or void or out else exits.DONE
 
 
 def _print(options: argparse.Namespace, wanted: Wanted) -> int:
@@ -165,7 +203,8 @@ def _print(options: argparse.Namespace, wanted: Wanted) -> int:
     for step in steps:
         print(f"# {step['why']}")
         print("\n".join(step["lines"]), end="\n\n")
-    print("# By hand: the endpoint is told where its VMs are.")
+    print("# Typed by hand, nothing of that is recorded: --undo takes back what --apply did.\n")
+    print("# By hand in any case: the endpoint is told where its VMs are.")
     print("\n".join(f"# {line}".rstrip() for line in by_hand.splitlines()))
     return exits.DONE
 

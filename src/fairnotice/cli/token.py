@@ -193,14 +193,22 @@ def _say_created(session: Session, made: dict[str, Any]) -> None:
     # Alone on standard output, and as it is: so that it can be sent into a file.
     print(made["secret"])
     shown.note(f"{_counts(session, made)}. It is not shown again: keep it safe.")
-    shown.note("Use it: FAIRNOTICE_TOKEN=… fairnotice …")
+    shown.note(_use(made, "FAIRNOTICE_TOKEN=… fairnotice …"))
     _say_doubts(made)
 
 
 def _say_kept(session: Session, made: dict[str, Any]) -> None:
     file = session.options.output
-    shown.say(f"{file}: {_counts(session, made)}. Use it: FAIRNOTICE_TOKEN=$(cat {file})")
+    shown.say(f"{file}: {_counts(session, made)}. {_use(made, f'FAIRNOTICE_TOKEN=$(cat {file})')}")
     _say_doubts(made)
+
+
+def _use(made: dict[str, Any], by_a_person: str) -> str:
+    """What is to be done with its secret."""
+    token = made["token"]
+    if token["role"] == TokenRole.ENDPOINT:
+        return f"It goes on {token['node'] or 'its node'}: the token_file of its endpoint.toml"
+    return f"Use it: {by_a_person}"
 
 
 def _say_doubts(made: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ asks for the first type of the frame, and is passed by any tag), and what has mo
 that names no VLAN, goes nowhere. One that names a VLAN is let through and held to the same rules.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from fairnotice.endpoint.places import Place, Places
 
@@ -21,6 +21,8 @@ PRIORITY = -300
 # A frame that is tagged, the number of its VLAN in the tag, and what is tagged once more inside.
 TAGGED, NO_VLAN = "ether type { 8021q, 8021ad }", "@ll,116,12 0"
 TAGGED_AGAIN = "meta protocol { 8021q, 8021ad }"
+# For one hardware address that is not this bridge's; and as the kernel marks what is.
+NOT_HERE, TAKEN_IN = "meta pkttype other", "meta pkttype set host"
 
 
 def table(bridge: str) -> str:
@@ -52,6 +54,9 @@ table bridge {name} {{
 	set vms {{
 		type ifname . ether_addr . ipv4_addr
 	}}
+	map here {{
+		type ipv4_addr : ether_addr
+	}}
 	chain prerouting {{
 		type filter hook prerouting priority {PRIORITY}; policy accept;
 		iifname != @ports accept
@@ -62,6 +67,8 @@ table bridge {name} {{
 		ether saddr @macs iifname . ether saddr != @plugged counter drop
 		meta protocol arp {claimed} != @vms counter drop
 		ip saddr @addresses iifname . ether saddr . ip saddr != @vms counter drop
+		{NOT_HERE} meta protocol ip ether daddr set ip daddr map @here {TAKEN_IN}
+		{NOT_HERE} meta protocol arp ether daddr set arp daddr ip map @here {TAKEN_IN}
 	}}
 	chain forward {{
 		type filter hook forward priority {PRIORITY}; policy accept;
@@ -87,8 +94,8 @@ table inet {name} {{
 """
 
 
-def elements(bridge: str, places: Places) -> str:
-    """Who is where, in place of who was where, in one step."""
+def elements(bridge: str, places: Places, here: Mapping[str, str]) -> str:
+    """Who is where, in place of who was where, in one step; `here` are addresses and hardware."""
     known = [one for found in places.values() for one in found]
     sets: dict[str, list[str]] = {
         "ports": [f'"{one.port}"' for one in known],
@@ -101,11 +108,15 @@ def elements(bridge: str, places: Places) -> str:
             for address in _version_four(one)
         ],
     }
-    return "\n".join(_filled(table(bridge), name, found) for name, found in sets.items()) + "\n"
+    lines = [_filled(table(bridge), "set", *one) for one in sets.items()]
+    pairs = [f"{address} : {mac}" for address, mac in here.items()]
+    # Rules of an earlier version, which are there until the next --apply, have no such map.
+    lines.append(f"add map bridge {table(bridge)} here {{ type ipv4_addr : ether_addr; }}")
+    return "\n".join([*lines, _filled(table(bridge), "map", "here", pairs)]) + "\n"
 
 
-def _filled(of_table: str, name: str, found: list[str]) -> str:
-    line = f"flush set bridge {of_table} {name}"
+def _filled(of_table: str, kind: str, name: str, found: list[str]) -> str:
+    line = f"flush {kind} bridge {of_table} {name}"
     if not found:
         return line
     once = ", ".join(dict.fromkeys(found))

@@ -162,7 +162,10 @@ def who_is_where(wanted: Wanted) -> Line:
     known: places.Places = {}
     if wanted.vms.exists():
         known = places.read(wanted.vms)
-    return Line(("nft", "-f", "-"), node_rules.elements(wanted.bridge, known))
+    # Each time: a bridge whose hardware address nobody chose takes another with its ports.
+    mac = (INTERFACES / wanted.bridge / "address").read_text("ascii").strip()
+    here = dict.fromkeys(wanted.addresses, mac)
+    return Line(("nft", "-f", "-"), node_rules.elements(wanted.bridge, known, here))
 
 
 def seen_by_others(wanted: Wanted) -> list[str]:

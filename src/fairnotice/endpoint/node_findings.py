@@ -1,0 +1,77 @@
+"""What is to be said of a node beside its deeds: nothing of it is changed here."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from fairnotice.endpoint import libvirt_places, places
+from fairnotice.endpoint.node_deeds import Address, Deed, File, Line, Rules
+from fairnotice.endpoint.node_setup import HOOK_FILE, Record, Wanted, deeds
+from fairnotice.endpoint.places import NOBODY, Place, Places
+
+# Of the daemon that calls hooks, whole or split: written when it starts (virpidfile.c).
+PIDS = tuple(map(Path, ("/run/libvirtd.pid", "/run/virtqemud.pid", "/run/libvirt/libvirtd.pid")))
+
+
+def out_of_place(wanted: Wanted) -> list[str]:
+    """VMs that libvirt has elsewhere than the file of places does: they are answered 403."""
+    if wanted.domains is None or not wanted.domains.is_dir():
+        return []
+    found = libvirt_places.places(wanted.bridge, wanted.domains, wanted.leases)
+    told: Places = places.read(wanted.vms) if wanted.vms.exists() else {}
+    return [_difference(*one) for one in _differing(found, told)]
+
+
+def _differing(found: Places, told: Places) -> Iterator[tuple[str, set[Place], set[Place]]]:
+    for name in sorted(found.keys() | told.keys()):
+        here, there = set(found.get(name, ())), set(told.get(name, ()))
+        if here != there:
+            yield name, here, there
+
+
+def _difference(name: str, found: set[Place], told: set[Place]) -> str:
+    who = "what is no VM of the fleet" if name == NOBODY else name
+    here, there = _ports(found), _ports(told)
+    if here == there:
+        return f"{who} at {here} has other hardware or addresses for libvirt than in the file"
+    return f"{who} is at {here} for libvirt, and at {there} in the file"
+
+
+def _ports(found: set[Place]) -> str:
+    return ", ".join(sorted(one.port for one in found)) or "no port"
+
+
+def not_called(wanted: Wanted, pids: Iterable[Path] = PIDS) -> str:
+    """The daemon that runs since before its hook was there; empty where none does.
+
+    It may have had another hook from the beginning, and call ours as well: that is not known.
+    """
+    if wanted.hooks is None:
+        return ""
+    for pid in pids:
+        try:
+            is_older = pid.stat().st_mtime_ns < (wanted.hooks / HOOK_FILE).stat().st_mtime_ns
+            is_there = Path("/proc", str(int(pid.read_text("ascii")))).exists()
+        except (OSError, ValueError):
+            continue
+        if is_older and is_there:
+            return pid.stem
+    return ""
+
+
+def unrecorded(wanted: Wanted) -> list[Line] | None:
+    """What would take away what nobody recorded; None where something is recorded.
+
+    Whose that is, is not known: it was done by hand, or was there before anything was done.
+    """
+    if Record(wanted).kept:
+        return None
+    return [line for deed in reversed(deeds(wanted)) for line in _without(deed)]
+
+
+def _without(deed: Deed) -> list[Line]:
+    if isinstance(deed, File):
+        return deed.undoing({"text": None, "folders": []}, deed.text)
+    if isinstance(deed, Rules):
+        return deed.undoing("", None)
+    # A setting may have been so from the beginning.
+    return deed.undoing(None, None) if isinstance(deed, Address) else []
