@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.arm.guide import redeploy_of
 from tests.arm.tools import ANONYMOUS, BEYOND, IDENTIFIED, NOTICE, RESTART
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +60,7 @@ def test_the_five_lines_of_the_guide(tmp_path):
     path = f"{ROOT}/.venv/bin:{ROOT}/.venv-azure/bin:{os.environ['PATH']}"
     snippet = tmp_path / "snippet.py"
     snippet.write_text(page.partition("```python\n")[2].partition("```")[0])
-    sdk = f"\necho; {ROOT}/.venv-sdks/bin/python {snippet}"
+    sdk = f"\n{redeploy_of(page)}\necho; {ROOT}/.venv-sdks/bin/python {snippet}"
     where = {"HOME": str(tmp_path), "PATH": path, "XDG_STATE_HOME": ""}
     # Whoever makes the tests would have this one make say where it is.
     where |= {"MAKEFLAGS": "", "MAKELEVEL": "0"}
