@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from fairnotice.cli import exits
 from tests.cli.serves import certificate, free_port
 from tests.cli.test_up import FAIRNOTICE, ROOT, control, started
 
@@ -59,10 +60,13 @@ def test_it_finds_what_the_control_plane_serves(home):
 
 
 def test_what_is_not_behind_a_proxy_stays_so(home):
-    """Each line is written once, in both spellings, after what was there."""
-    done = az_login(home, NO_PROXY="a.example,localhost", no_proxy="b.example")
-    assert "export NO_PROXY=a.example,localhost,127.0.0.1,169.254.169.254\n" in done.stdout
-    assert "export no_proxy=b.example,localhost,127.0.0.1,169.254.169.254\n" in done.stdout
+    """Each host is written once, in both spellings, after what was there in either."""
+    every = "a.example,localhost,b.example,127.0.0.1,169.254.169.254"
+    done = az_login(home, NO_PROXY="a.example,localhost", no_proxy="b.example,a.example")
+    assert f"export NO_PROXY={every}\n" in done.stdout
+    assert f"export no_proxy={every}\n" in done.stdout
+    done = az_login(home, no_proxy="b.example")
+    assert "export NO_PROXY=b.example,localhost,127.0.0.1,169.254.169.254\n" in done.stdout
 
 
 def test_whoever_was_trusted_in_this_terminal_still_is(home, tmp_path):
@@ -140,3 +144,16 @@ def test_where_it_is_off_it_says_so(home):
     """As up was told."""
     done = az_login(home, FAIRNOTICE_ARM="off")
     assert "arm is off here" in done.stderr
+
+
+def test_nobody_is_signed_in_at_another_than_he_has_named(home, tmp_path):
+    """One that does not answer, or that has none: neither means the one at the usual place."""
+    done = az_login(home, FAIRNOTICE_URL=f"http://127.0.0.1:{free_port()}")
+    assert done.returncode == exits.UNREACHABLE
+    assert "No control plane answers at" in done.stderr
+    assert not done.stdout
+    with started(tmp_path, "--store", "memory:", "--arm", "off") as (_, said):
+        done = az_login(home, FAIRNOTICE_URL=control(said))
+    assert done.returncode == exits.REFUSED
+    assert "does not serve Azure's tools. Give --arm https://HOST:PORT" in done.stderr
+    assert not done.stdout

@@ -17,6 +17,7 @@ from fairnotice.cli import exits, settings, shown
 from fairnotice.cli.azure_files import az_directory, service_directory
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import Subparsers, leaf
+from fairnotice.cli.remote import Unreachable
 from fairnotice.cli.session import Session
 from fairnotice.control import private_files
 
@@ -71,7 +72,9 @@ def _resource_manager(session: Session) -> str:
     """Its URL: as was typed, or as is known of the control plane."""
     typed = session.options.resource_manager
     if typed is None:
-        url = settings.arm_url(session.settings, _health(session))
+        known = session.settings
+        asks = known["arm"].origin == settings.DEFAULT
+        url = settings.arm_url(known, _health(session) if asks else {})
         if not url:
             raise CommandFailed("arm is off here: give --arm https://HOST:PORT.", exits.WRONG_USAGE)
         return url
@@ -82,11 +85,25 @@ def _resource_manager(session: Session) -> str:
 
 
 def _health(session: Session) -> Mapping[str, Any]:
+    """What the control plane says; nothing where nobody answers and nobody has named one."""
     try:
-        return session.remote.ask("GET", ("readyz",)).body or {}
-    except CommandFailed:
+        health = session.remote.health()
+    except Unreachable:
+        # Who has named one means its Resource Manager, and not whichever is at the usual place.
+        if session.settings["url"].origin != settings.DEFAULT:
+            raise
         # It may be that only Resource Manager is reached from here.
         return {}
+    if not health.get("arm"):
+        # Nor does who was told of none mean another.
+        url, remedy = session.remote.url, "Give --arm https://HOST:PORT"
+        raise CommandFailed(
+            f"The control plane at {url} does not serve Azure's tools. {remedy}, or have it serve "
+            "them: fairnotice up --arm HOST:PORT, or a table [arm] in the file of serve."
+            if health["ready"]
+            else f"The control plane at {url} is not ready. Try again, or {remedy.lower()}."
+        )
+    return health
 
 
 def _must_answer(url: str, trusted: Path | None) -> None:
@@ -157,19 +174,14 @@ def _exports(directory: Path, trusted: Path | None, bundle: Path | None) -> dict
         "AZURE_CORE_LOGIN_EXPERIENCE_V2": "off",
         "AZURE_EXTENSION_USE_DYNAMIC_INSTALL": "no",
     }
-    # Either may be the one that is heeded.
-    for name in ("NO_PROXY", "no_proxy"):
-        exports[name] = _with_own(os.environ.get(name, ""))
+    # Either may be the one that is heeded, and either the one that was set.
+    spellings = ("NO_PROXY", "no_proxy")
+    hosts = [one for name in spellings for one in os.environ.get(name, "").split(",") if one]
+    exports |= dict.fromkeys(spellings, ",".join(dict.fromkeys((*hosts, *OWN_HOSTS))))
     if trusted is not None:
         # The only one that all parts of az heed; Node adds its own to those it knows.
         exports |= {BUNDLE: str(bundle), "NODE_EXTRA_CA_CERTS": str(trusted)}
     return exports
-
-
-def _with_own(no_proxy: str) -> str:
-    """These, and what is never behind a proxy."""
-    hosts = [one for one in no_proxy.split(",") if one]
-    return ",".join(dict.fromkeys((*hosts, *OWN_HOSTS)))
 
 
 def _log_in(session: Session, url: str, directory: Path, exports: dict[str, str]) -> int:
