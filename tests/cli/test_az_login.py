@@ -1,5 +1,6 @@
 """`fairnotice az-login` without az, or where nobody answers; with az: tests/arm/test_tools.py."""
 
+import json
 import os
 import ssl
 import stat
@@ -131,13 +132,38 @@ def test_whom_it_trusts_the_tools_are_to_trust(home, by):
 
 
 def test_the_secret_is_in_no_file_and_in_nothing_that_is_printed(home):
-    """And how to log in with it is said."""
-    done = az_login(home, FAIRNOTICE_TOKEN="fairnotice_0123456789abcdef_" + "secret" * 2)
+    """And how to log in with it is said, by the name that az shows then."""
+    url = {"FAIRNOTICE_URL": home[1]}
+    words = ["token", "create", "ann", "--role", "reader", "--json"]
+    made = subprocess.run(  # noqa: S603 - our own program
+        [*FAIRNOTICE, *words], env={**os.environ, **url}, check=True, capture_output=True
+    )
+    secret = json.loads(made.stdout)["secret"]
+    done = az_login(home, FAIRNOTICE_TOKEN=secret)
     files = list((home[0] / DIRECTORY).iterdir())
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     texts = [path.read_text() for path in files]
-    assert "az login --service-principal -u 0123456789abcdef" in done.stderr
-    assert not any("secretsecret" in text for text in (*texts, done.stdout, done.stderr))
+    assert "az login --service-principal -u ann" in done.stderr
+    said = (*texts, done.stdout, done.stderr)
+    assert not any(secret.split("_", 2)[2] in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("token", "code", "said"),
+    [
+        ("garbage", exits.WRONG_USAGE, "FAIRNOTICE_TOKEN is no token"),
+        (f"fairnotice_{'0' * 16}_{'a' * 43}", exits.REFUSED, "AADSTS7000215"),
+    ],
+)
+def test_a_token_that_nobody_knows_signs_nobody_in(home, token, code, said):
+    """Also where nobody is asked who he is: whoever shows one means it."""
+    assert az_login(home).returncode == 0
+    before = found(home)
+    done = az_login(home, FAIRNOTICE_TOKEN=token)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert token not in done.stderr
+    assert found(home) == before
 
 
 def test_where_it_is_off_it_says_so(home):

@@ -6,7 +6,7 @@
 
 Tools are to be given https://HOST:PORT/adfs: for an authority of this name they neither ask
 Microsoft whether it may be trusted, nor put a tenant into its address. What is refused here is
-refused alike, whether the client is not there, its secret is wrong, or it counts no longer.
+refused alike, whether the client is not there, its secret is wrong, or it was revoked or expired.
 """
 
 from collections.abc import Awaitable, Callable
@@ -237,8 +237,8 @@ async def _principal(issuer: Issuer, form: dict[str, str]) -> Token | str:
         raise Denied(
             "invalid_client",
             7000215,
-            "No principal of this client_id has this client_secret, or it counts no longer. Give "
-            "the name of a token of fairnotice as client_id and the token as client_secret.",
+            "No principal of this client_id has this client_secret, or it was revoked, or expired. "
+            "Give the name of a token of fairnotice as client_id and the token as client_secret.",
             401,
         )
     return whom
