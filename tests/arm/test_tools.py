@@ -11,6 +11,7 @@ import pytest
 
 from tests.arm.guide import redeploy_of
 from tests.arm.tools import ANONYMOUS, BEYOND, IDENTIFIED, NOTICE, RESTART
+from tests.cli.serves import certificate
 
 ROOT = Path(__file__).parents[2]
 REFUSED = {
@@ -60,7 +61,10 @@ def test_the_five_lines_of_the_guide(tmp_path):
     path = f"{ROOT}/.venv/bin:{ROOT}/.venv-azure/bin:{os.environ['PATH']}"
     snippet = tmp_path / "snippet.py"
     snippet.write_text(page.partition("```python\n")[2].partition("```")[0])
-    sdk = f"\n{redeploy_of(page)}\necho; {ROOT}/.venv-sdks/bin/python {snippet}"
+    # Whomever the terminal trusts otherwise.
+    other, _ = certificate(tmp_path, "other")
+    sdk = f"\necho; REQUESTS_CA_BUNDLE={other} {ROOT}/.venv-sdks/bin/python {snippet}"
+    lines.append(redeploy_of(page))
     where = {"HOME": str(tmp_path), "PATH": path, "XDG_STATE_HOME": ""}
     # Whoever makes the tests would have this one make say where it is.
     where |= {"MAKEFLAGS": "", "MAKELEVEL": "0"}
