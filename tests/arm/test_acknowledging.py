@@ -54,6 +54,6 @@ def test_an_event_of_something_else_is_not_there(arm):
     ):
         arm.refused(404, "ResourceNotFound", "POST", acknowledge(resource, event))
     other = acknowledge("virtualMachines/web-0", event).replace("/sample/", "/other/")
-    arm.refused(404, "ResourceNotFound", "POST", other)
+    arm.refused(404, "ResourceGroupNotFound", "POST", other)
     arm.refused(404, "ResourceNotFound", "POST", acknowledge("virtualMachines/web-0", "nothing"))
     assert arm.fleet.events[event].approval is None

@@ -162,8 +162,7 @@ def test_what_is_not_there_need_not_be_deleted(looking, path):
     assert (answer.status, answer.body) == (204, b"")
     assert "azure-asyncoperation" not in answer.headers
     elsewhere = path.replace("/sample/", "/other/")
-    parent = "ResourceNotFound" if "Sets/batch/" in path else "ResourceGroupNotFound"
-    looking.refused(404, parent, "DELETE", elsewhere)
+    looking.refused(404, "ResourceGroupNotFound", "DELETE", elsewhere)
 
 
 def test_instances_all_or_some(arm):

@@ -18,7 +18,9 @@ BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
         ("ResourceNotFound", "GET", f"{COMPUTE}/virtualMachineScaleSets/nobody"),
         ("ResourceNotFound", "GET", f"{BATCH}/virtualMachines/9"),
         ("ResourceNotFound", "GET", f"{COMPUTE}/availabilitySets/nobody"),
-        ("ResourceNotFound", "GET", VM.replace("/sample/", "/other/")),
+        ("ResourceGroupNotFound", "GET", VM.replace("/sample/", "/other/")),
+        ("ResourceGroupNotFound", "POST", f"{BATCH}/restart".replace("/sample/", "/other/")),
+        ("ResourceGroupNotFound", "DELETE", f"{SUBSCRIPTION}/resourceGroups/other"),
         ("ResourceGroupNotFound", "GET", f"{SUBSCRIPTION}/resourceGroups/other"),
         ("ResourceGroupNotFound", "GET", f"{COMPUTE}/virtualMachines".replace("sample", "other")),
         ("SubscriptionNotFound", "GET", OTHER),
@@ -40,6 +42,44 @@ BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
 def test_what_is_not_there(looking, code, method, path):
     """404, with a code that says what it is that is not there."""
     looking.refused(404, code, method, path, {} if method == "PATCH" else None)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (f"{VM}/runCommand", ("'virtualMachines/runCommand' of 'Microsoft.Compute' is not here",)),
+        (f"{COMPUTE}/disks/one", ("'disks' of 'Microsoft.Compute' is not here",)),
+        (
+            f"{VM}/providers/Microsoft.Insights/metrics",
+            ("'Microsoft.Insights/metrics' is not here", "only Microsoft.Compute"),
+        ),
+        (
+            f"{SUBSCRIPTION}/providers/Microsoft.Compute/locations/local/publishers/Canonical",
+            ("'locations/publishers'", "VMs are declared in the fleet file"),
+        ),
+        (
+            f"{SUBSCRIPTION}/providers/Microsoft.Compute/virtualMachines/web-0",
+            ("'virtualMachines'", "is here, but not at this address"),
+        ),
+        (f"{SUBSCRIPTION}/resources", ("There is nothing at", "/resources")),
+    ],
+)
+def test_what_is_missing_is_named(looking, path, words):
+    """Not that of which it would be a part, and which is here."""
+    said = looking.post(path, {}).json["error"]["message"]
+    assert all(word in said for word in words), said
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+def test_resource_groups_are_declared(looking, method):
+    """Neither made nor deleted, whether there is one of the name."""
+    path = f"{SUBSCRIPTION}/resourceGroups/sample"
+    said = looking.refused(409, "OperationNotAllowed", method, path, {"location": "local"})
+    assert "declared in the fleet file" in said
+    assert looking.get(path).status == 200
+    if method == "PUT":
+        path = path.replace("sample", "new")
+        assert looking.refused(409, "OperationNotAllowed", method, path, {}) == said
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ NAMES = {
     "{kind}": "virtualMachines",
     "{resource}": "nobody",
     "{event}": "nothing",
+    "{provider}": "Microsoft.Compute",
 }
 # Who may look and who may change, by the last word of an address that is fixed: said here once more
 # and not read from the table, so that a new address needs somebody who thinks of it.
@@ -32,6 +33,9 @@ LISTS = {
     "/subscriptions",
     "/subscriptions/{subscription}",
     "/tenants",
+    "/subscriptions/{subscription}/locations",
+    "/subscriptions/{subscription}/providers",
+    "/subscriptions/{subscription}/providers/{provider}",
     "/subscriptions/{subscription}/resourceGroups",
     "/subscriptions/{subscription}/resourceGroups/{group}",
     *(

@@ -24,6 +24,18 @@ def test_there_is_one_subscription_and_one_tenant(looking):
     assert tenant["tenantId"] == one["tenantId"]
 
 
+def test_there_is_one_location_and_two_providers(looking):
+    """Where everything is, and what is registered; another provider is named as not here."""
+    assert names(looking.get(f"{SUBSCRIPTION}/locations")) == ["local"]
+    providers = looking.get(f"{SUBSCRIPTION}/providers").json["value"]
+    known = {one["namespace"]: one["registrationState"] for one in providers}
+    assert known == {"Microsoft.Compute": "Registered", "Microsoft.Maintenance": "Registered"}
+    path = f"{SUBSCRIPTION}/providers/microsoft.compute"
+    assert looking.get(path).json == providers[0]
+    path = f"{SUBSCRIPTION}/providers/Microsoft.Network"
+    assert "Microsoft.Network" in looking.refused(404, "InvalidResourceNamespace", "GET", path)
+
+
 def test_a_resource_group_is_there_by_what_is_in_it(looking):
     """One of the sample fleet; another is not found."""
     assert names(looking.get(f"{SUBSCRIPTION}/resourceGroups")) == ["sample"]

@@ -128,6 +128,27 @@ def test_a_principal_signs_in_and_is_whom_its_token_says(key_file):
     asyncio.run(story())
 
 
+def test_a_person_is_told_how_to_sign_in(key_file):
+    """A tool opens a browser or asks for a code: neither leads anywhere, and both say what does."""
+
+    async def story():
+        scene = Scene(key_file)
+        _, known = await scene.ask("GET", "/adfs/.well-known/openid-configuration")
+        path = known["device_authorization_endpoint"].removeprefix(URL)
+        status, flow = await scene.ask("POST", path, b"client_id=az", content_type=FORM)
+        assert status == 200
+        grant = "urn:ietf:params:oauth:grant-type:device_code"
+        status, refused = await scene.sign_in(grant_type=grant, device_code=flow["device_code"])
+        assert (status, refused["error"]) == (400, "unsupported_grant_type")
+        path = known["authorization_endpoint"].removeprefix(URL)
+        status, page = await scene.ask("GET", f"{path}?client_id=az")
+        assert status == 400
+        for said in (flow["message"], refused["error_description"], page["error_description"]):
+            assert "sign in by fairnotice az-login" in said
+
+    asyncio.run(story())
+
+
 def test_an_access_token_is_over_after_an_hour_and_never_outlives_its_token(key_file):
     """Whatever is signed says until when."""
 

@@ -314,7 +314,8 @@ def test_what_is_gone_when_it_was_written_is_not_found(path):
             emptied = ask(arm.served.call, "PUT", "/v1/fleet", fleet)
         assert emptied.result().status == 200, emptied.result()
         assert written.result().status == 404
-        assert written.result().json["error"]["code"] == "ResourceNotFound"
+        # With the last that was in it, the group is gone too.
+        assert written.result().json["error"]["code"] == "ResourceGroupNotFound"
 
 
 # ---- How many ----

@@ -91,6 +91,13 @@ LANES = (
         "group exists -n sample",
         "vm availability-set list -g sample",
         "vm availability-set show -g sample -n web",
+        "group create -n new -l local",
+        "group delete -n sample --yes",
+        "account list-locations",
+        "provider list",
+        "provider show -n Microsoft.Compute",
+        "vm create -g sample -n new --image Canonical:ubuntu:server:latest",
+        "login --use-device-code",
     ),
 )
 

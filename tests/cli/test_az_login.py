@@ -1,5 +1,6 @@
 """`fairnotice az-login` without az, or where nobody answers; with az: tests/arm/test_tools.py."""
 
+import json
 import os
 import ssl
 import stat
@@ -7,6 +8,7 @@ import subprocess
 
 import pytest
 
+from fairnotice.cli import exits
 from tests.cli.serves import certificate, free_port
 from tests.cli.test_up import FAIRNOTICE, ROOT, control, started
 
@@ -59,10 +61,13 @@ def test_it_finds_what_the_control_plane_serves(home):
 
 
 def test_what_is_not_behind_a_proxy_stays_so(home):
-    """Each line is written once, in both spellings, after what was there."""
-    done = az_login(home, NO_PROXY="a.example,localhost", no_proxy="b.example")
-    assert "export NO_PROXY=a.example,localhost,127.0.0.1,169.254.169.254\n" in done.stdout
-    assert "export no_proxy=b.example,localhost,127.0.0.1,169.254.169.254\n" in done.stdout
+    """Each host is written once, in both spellings, after what was there in either."""
+    every = "a.example,localhost,b.example,127.0.0.1,169.254.169.254"
+    done = az_login(home, NO_PROXY="a.example,localhost", no_proxy="b.example,a.example")
+    assert f"export NO_PROXY={every}\n" in done.stdout
+    assert f"export no_proxy={every}\n" in done.stdout
+    done = az_login(home, no_proxy="b.example")
+    assert "export NO_PROXY=b.example,localhost,127.0.0.1,169.254.169.254\n" in done.stdout
 
 
 def test_whoever_was_trusted_in_this_terminal_still_is(home, tmp_path):
@@ -127,16 +132,54 @@ def test_whom_it_trusts_the_tools_are_to_trust(home, by):
 
 
 def test_the_secret_is_in_no_file_and_in_nothing_that_is_printed(home):
-    """And how to log in with it is said."""
-    done = az_login(home, FAIRNOTICE_TOKEN="fairnotice_0123456789abcdef_" + "secret" * 2)
+    """And how to log in with it is said, by the name that az shows then."""
+    url = {"FAIRNOTICE_URL": home[1]}
+    words = ["token", "create", "ann", "--role", "reader", "--json"]
+    made = subprocess.run(  # noqa: S603 - our own program
+        [*FAIRNOTICE, *words], env={**os.environ, **url}, check=True, capture_output=True
+    )
+    secret = json.loads(made.stdout)["secret"]
+    done = az_login(home, FAIRNOTICE_TOKEN=secret)
     files = list((home[0] / DIRECTORY).iterdir())
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     texts = [path.read_text() for path in files]
-    assert "az login --service-principal -u 0123456789abcdef" in done.stderr
-    assert not any("secretsecret" in text for text in (*texts, done.stdout, done.stderr))
+    assert "az login --service-principal -u ann" in done.stderr
+    said = (*texts, done.stdout, done.stderr)
+    assert not any(secret.split("_", 2)[2] in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("token", "code", "said"),
+    [
+        ("garbage", exits.WRONG_USAGE, "FAIRNOTICE_TOKEN is no token"),
+        (f"fairnotice_{'0' * 16}_{'a' * 43}", exits.REFUSED, "AADSTS7000215"),
+    ],
+)
+def test_a_token_that_nobody_knows_signs_nobody_in(home, token, code, said):
+    """Also where nobody is asked who he is: whoever shows one means it."""
+    assert az_login(home).returncode == 0
+    before = found(home)
+    done = az_login(home, FAIRNOTICE_TOKEN=token)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert token not in done.stderr
+    assert found(home) == before
 
 
 def test_where_it_is_off_it_says_so(home):
     """As up was told."""
     done = az_login(home, FAIRNOTICE_ARM="off")
     assert "arm is off here" in done.stderr
+
+
+def test_nobody_is_signed_in_at_another_than_he_has_named(home, tmp_path):
+    """One that does not answer, or that has none: neither means the one at the usual place."""
+    done = az_login(home, FAIRNOTICE_URL=f"http://127.0.0.1:{free_port()}")
+    assert done.returncode == exits.UNREACHABLE
+    assert "No control plane answers at" in done.stderr
+    assert not done.stdout
+    with started(tmp_path, "--store", "memory:", "--arm", "off") as (_, said):
+        done = az_login(home, FAIRNOTICE_URL=control(said))
+    assert done.returncode == exits.REFUSED
+    assert "does not serve Azure's tools. Give --arm https://HOST:PORT" in done.stderr
+    assert not done.stdout

@@ -1,6 +1,7 @@
 """Webhooks by the command line, and who may."""
 
 import json
+import stat
 import urllib.request
 
 import pytest
@@ -64,6 +65,42 @@ def test_what_it_was_made_with_is_shown_and_how_it_stands(served, receiver, type
     assert "told of every event signed no" in told
     told = " ".join(type_in("show", "ops").out.split())
     assert "told of Reboot signed yes given up after 7 tries, or 1 minute" in told
+
+
+def test_a_secret_is_kept_in_a_new_file(receiver, type_in, tmp_path):
+    """For its owner only; where a webhook is refused there is no file, nor the other way round."""
+    file = tmp_path / "secret.txt"
+    words = ("create", "ops", receiver.url, "--output", str(file))
+    assert type_in(*words).code == exits.WRONG_USAGE
+    receiver.agrees = lambda _: (200, {}, b"")
+    assert type_in(*words, "--signed").code == exits.REFUSED
+    assert not file.exists()
+    assert type_in("show", "ops").code == exits.NOT_FOUND
+    receiver.agrees = lambda _: (200, {"WebHook-Allowed-Origin": "*"}, b"")
+    made = type_in(*words, "--signed")
+    secret = file.read_text()
+    assert secret.startswith("whsec_")
+    assert secret.strip() not in made.out + made.err
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    again = type_in("create", "other", receiver.url, "--signed", "--output", str(file))
+    assert again.code == exits.WRONG_USAGE
+    assert "is there already: no webhook is made" in again.err
+    assert file.read_text() == secret
+    assert type_in("show", "other").code == exits.NOT_FOUND
+
+
+def test_what_waits_is_no_dead_letter(served, receiver, type_in):
+    """Whoever would have it tried again is told that it will be, and when."""
+    type_in("create", "ops", receiver.url)
+    none = type_in("redeliver", "ops")
+    assert (none.out, none.err) == ("Tried again: 0\n", "No letter is dead.\n")
+    receiver.answers = lambda _: 500
+    served.run.delivering.retry_seconds = (30.0,)
+    restarted(served)
+    until(lambda: "retrying" in type_in("show", "ops").out)
+    waits = type_in("redeliver", "ops")
+    assert waits.out == "Tried again: 0\n"
+    assert "No letter is dead. 1 waits, the next try " in waits.err
 
 
 def test_what_is_refused_is_said(receiver, type_in):

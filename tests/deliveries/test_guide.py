@@ -8,6 +8,8 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager
 
+import pytest
+
 from fairnotice.cli import exits
 from tests.cli.typed import typed
 from tests.control.calling import restarted
@@ -50,16 +52,18 @@ def posted(url, headers, body):
         return error.code
 
 
-def test_the_receiver_of_the_page_is_told(served, tmp_path):
+def test_the_receiver_of_the_page_is_told(served, tmp_path, monkeypatch):
     """It agrees, takes the test and a restart, and nothing from anybody else."""
     start, create, test = LINES
     assert start == "python3 receiver.py 8900 &"
     control = f"http://{served.run.control}"
     with listening(tmp_path) as (printed, url):
-        line, _, file = create.replace("http://127.0.0.1:8900/", url).partition(" > ")
-        made = typed(*shlex.split(line)[1:], url=control)
+        monkeypatch.chdir(tmp_path)
+        line = shlex.split(create.replace("http://127.0.0.1:8900/", url))[1:]
+        made = typed(*line, url=control)
         assert made.code == exits.DONE, made.err
-        (tmp_path / file).write_text(made.out)
+        # Who types it once more keeps the secret.
+        assert typed(*line, url=control).code == exits.WRONG_USAGE
         tested = typed(*shlex.split(test)[1:], url=control)
         assert tested.out == "Taken: it answered 204.\n"
         assert printed.readline().startswith("Scheduled 00000000-")
@@ -89,5 +93,9 @@ def test_what_was_overheard_is_not_taken_again_later(tmp_path, monkeypatch):
 
     assert genuine(signed(str(int(now))), b"{}")
     assert not genuine(signed(str(int(now))), b"[]")
+    (tmp_path / "secret.txt").write_text("")
+    with pytest.raises(ValueError, match=r"secret\.txt holds no secret"):
+        genuine(signed(str(int(now))), b"{}")
+    (tmp_path / "secret.txt").write_text("whsec_c2VjcmV0\n")
     for at in (now - 301, now + 301):
         assert not genuine(signed(str(int(at))), b"{}")

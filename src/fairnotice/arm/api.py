@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from fairnotice.arm.doing import followed
+from fairnotice.arm.elsewhere import no_address
 from fairnotice.arm.failures import Failure, forbidden, malformed, of_error, said
 from fairnotice.arm.filtering import must_be_unfiltered
 from fairnotice.arm.finding import must_be_ours
@@ -158,21 +159,7 @@ def _found(method: str, path: str) -> tuple[ArmRoute, dict[str, str]]:
     if methods:
         message = f"The method {method} is not taken there, but {', '.join(methods)}."
         raise Failure(405, "HttpMethodNotAllowed", message)
-    raise _no_address(path)
-
-
-def _no_address(path: str) -> Failure:
-    parts = [part.lower() for part in path.split("/")]
-    if "providers" in parts:
-        rest = path.split("/")[parts.index("providers") + 1 :]
-        namespace = rest[0] if rest else ""
-        if namespace.lower() not in ("microsoft.compute", "microsoft.maintenance"):
-            message = f"The resource namespace '{namespace}' is invalid: it is not here."
-            return Failure(404, "InvalidResourceNamespace", message)
-        what = "/".join(rest[1:2])
-        message = f"The resource type '{what}' of '{namespace}' is not here, or not so."
-        return Failure(404, "InvalidResourceType", message)
-    return Failure(404, "NotFound", f"There is nothing at {path}.")
+    raise no_address(path)
 
 
 def _must_be_entitled(route: ArmRoute, caller: Caller) -> None:

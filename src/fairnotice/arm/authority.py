@@ -6,7 +6,7 @@
 
 Tools are to be given https://HOST:PORT/adfs: for an authority of this name they neither ask
 Microsoft whether it may be trusted, nor put a tenant into its address. What is refused here is
-refused alike, whether the client is not there, its secret is wrong, or it counts no longer.
+refused alike, whether the client is not there, its secret is wrong, or it was revoked or expired.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,6 +32,7 @@ TENANTS = frozenset({"adfs", "common", "organizations", TENANT})
 # Since which api-version the metadata of clouds is an object; before, a list of them.
 ONE_CLOUD_SINCE = "2022-09-01"
 LIST_OF_CLOUDS_SINCE = "2019-05-01"
+NO_BROWSER = "Nobody signs in here by a browser: sign in by fairnotice az-login."
 _FORM = "application/x-www-form-urlencoded"
 _PRIVATE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
@@ -65,6 +66,14 @@ def authority_routes(issuer: Issuer) -> list[Route]:
         *(
             Route(path, _at_authority(token), methods=["POST"])
             for path in ("/{tenant}/oauth2/token", "/{tenant}/oauth2/v2.0/token")
+        ),
+        *(
+            Route(f"/{{tenant}}/oauth2{v2}/{word}", _at_authority(handle), methods=[method])
+            for v2 in ("", "/v2.0")
+            for method, word, handle in (
+                ("GET", "authorize", _authorize),
+                ("POST", "devicecode", _device_code(issuer)),
+            )
         ),
     ]
 
@@ -129,6 +138,7 @@ def _openid(issuer: Issuer) -> Handler:
                 "issuer": base + v2,
                 "authorization_endpoint": f"{base}/oauth2{v2}/authorize",
                 "token_endpoint": f"{base}/oauth2{v2}/token",
+                "device_authorization_endpoint": f"{base}/oauth2{v2}/devicecode",
                 "jwks_uri": f"{base}/discovery{v2}/keys",
                 "grant_types_supported": ["client_credentials"],
                 "response_types_supported": ["token"],
@@ -187,6 +197,34 @@ def _token(issuer: Issuer) -> Handler:
     return token
 
 
+async def _authorize(_: Request) -> Response:
+    # What `az login` opens in a browser.
+    raise Denied("unauthorized_client", 70003, NO_BROWSER)
+
+
+def _device_code(issuer: Issuer) -> Handler:
+    """Where tools begin that would have a person sign in elsewhere: there is nowhere.
+
+    az ends in a traceback where it is refused here, and says why where the token is refused that
+    this code is for: that is what is done with every grant but one.
+    """
+
+    async def device_code(_: Request) -> Response:
+        return _json(
+            {
+                "device_code": "none",
+                "user_code": "none",
+                "verification_uri": issuer.url,
+                "expires_in": 1,
+                "interval": 1,
+                "message": NO_BROWSER,
+            },
+            _PRIVATE,
+        )
+
+    return device_code
+
+
 async def _form(request: Request) -> dict[str, str]:
     """The fields of the body, each given once."""
     if "origin" in request.headers:
@@ -214,9 +252,8 @@ async def _form(request: Request) -> dict[str, str]:
 def _audience(issuer: Issuer, form: dict[str, str]) -> str:
     """For what the token is to be good: `resource`, or `scope` with `/.default` behind it."""
     if form.get("grant_type") != "client_credentials":
-        raise Denied(
-            "unsupported_grant_type", 70003, "Give grant_type=client_credentials: no other is here."
-        )
+        why = f"Give grant_type=client_credentials: no other is here. {NO_BROWSER}"
+        raise Denied("unsupported_grant_type", 70003, why)
     asked = form.get("resource") or form.get("scope", "").removesuffix("/.default")
     if not asked:
         return f"{issuer.url}/"
@@ -237,8 +274,8 @@ async def _principal(issuer: Issuer, form: dict[str, str]) -> Token | str:
         raise Denied(
             "invalid_client",
             7000215,
-            "No principal of this client_id has this client_secret, or it counts no longer. Give "
-            "the name of a token of fairnotice as client_id and the token as client_secret.",
+            "No principal of this client_id has this client_secret, or it was revoked, or expired. "
+            "Give the name of a token of fairnotice as client_id and the token as client_secret.",
             401,
         )
     return whom

@@ -99,6 +99,18 @@ def forbidden() -> Failure:
     )
 
 
+def no_namespace(what: str) -> Failure:
+    """No resource provider of this name is here."""
+    here = "only Microsoft.Compute and Microsoft.Maintenance are"
+    return Failure(404, "InvalidResourceNamespace", f"'{what}' is not here: {here}.")
+
+
+def no_group(group: str) -> NotThere:
+    """There is no such resource group, so that nothing can be in it."""
+    message = f"Resource group '{group}' could not be found."
+    return NotThere(404, "ResourceGroupNotFound", message)
+
+
 def not_there(what: str, name: str, group: str) -> NotThere:
     """There is no such resource."""
     message = f"The Resource '{what}/{name}' under resource group '{group}' was not found."

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from fairnotice.arm.failures import Failure, NotThere, not_there
+from fairnotice.arm.failures import Failure, NotThere, no_group, not_there
 from fairnotice.arm.paths import SUBSCRIPTION_ID
 from fairnotice.arm.route import Call
 from fairnotice.control.limits import Reach
@@ -67,8 +67,7 @@ def group(call: Call) -> str:
     asked = call.names["group"]
     found = in_any_case(seen_groups(call), asked)
     if found is None:
-        message = f"Resource group '{asked}' could not be found."
-        raise Failure(404, "ResourceGroupNotFound", message)
+        raise no_group(asked)
     return found
 
 
@@ -102,7 +101,7 @@ def in_any_case(rows: Iterable[str], asked: str) -> str | None:
 def _in_group(call: Call, what: str, rows: Mapping[str, Row], name: str) -> Row:
     row = rows.get(in_any_case(rows, name) or "")
     if row is None or row.resource_group.lower() != call.names["group"].lower():  # type: ignore[attr-defined]
-        raise not_there(what, name, call.names["group"])
+        raise not_there(what, name, group(call))
     return row
 
 

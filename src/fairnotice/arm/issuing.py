@@ -88,6 +88,7 @@ class Issuer:
             appid=object_id(id_),
             jti=secrets.token_urlsafe(12),
             xms_mirid=resource_id,
+            app_displayname=whom if isinstance(whom, str) else whom.name,
         )
         return Issued(self.file.keys.sign(claims), audience, at, until, object_id(id_))
 

@@ -10,6 +10,17 @@ from fairnotice.arm.failures import Failure
 SUBSCRIPTION_ID = "00000000-0000-0000-0000-000000000001"
 LOCATION = "local"
 
+# Of each resource provider, its types that are here.
+PROVIDERS = {
+    "Microsoft.Compute": (
+        "virtualMachines",
+        "virtualMachineScaleSets",
+        "virtualMachineScaleSets/virtualMachines",
+        "availabilitySets",
+    ),
+    "Microsoft.Maintenance": ("scheduledEvents",),
+}
+
 SUBSCRIPTION = "/subscriptions/{subscription}"
 GROUP = f"{SUBSCRIPTION}/resourceGroups/{{group}}"
 COMPUTE = "providers/Microsoft.Compute"
@@ -19,6 +30,8 @@ AVAILABILITY_SETS = f"{COMPUTE}/availabilitySets"
 OPERATIONS = f"{COMPUTE}/locations/{{location}}/operations/{{operation}}"
 
 FIRST_YEAR = 2019
+# Where a tool is to be told one that is taken.
+VERSION_SHOWN = "2024-11-01"
 _VERSION = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(-preview)?")
 
 

@@ -1,10 +1,11 @@
 """The addresses of subscriptions, resource groups, long-running operations, and acknowledging."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from fairnotice.arm import finding, paths, shapes
-from fairnotice.arm.doing import approve
-from fairnotice.arm.failures import Failure, forbidden, malformed
+from fairnotice.arm.doing import approve, refuse
+from fairnotice.arm.failures import Failure, forbidden, malformed, no_namespace
 from fairnotice.arm.long_running import course
 from fairnotice.arm.route import ArmRoute, Call, Done
 from fairnotice.arm.signing import TENANT
@@ -15,6 +16,10 @@ from fairnotice.words import TokenRole
 
 EVENTS = f"{paths.GROUP}/{paths.COMPUTE}/{{kind}}/{{resource}}/providers/Microsoft.Maintenance"
 APPROVED = {"value": "Successfully Approved"}
+DECLARED = (
+    "Resource groups are neither made nor deleted here: they are declared in the fleet file, by "
+    "what is in them (fairnotice fleet apply)."
+)
 
 
 # ---- Subscriptions and resource groups ----
@@ -46,6 +51,29 @@ def _has_group(call: Call) -> Done:
     return Done(status=204)
 
 
+def _make_group(_: Call) -> Done:
+    raise Failure(409, "OperationNotAllowed", DECLARED)
+
+
+# ---- Providers and locations ----
+
+
+def _locations(_: Call) -> Done:
+    return Done({"value": [shapes.location()]})
+
+
+def _providers(_: Call) -> Done:
+    return Done({"value": list(map(shapes.provider, paths.PROVIDERS))})
+
+
+def _provider(call: Call) -> Done:
+    asked = call.names["provider"]
+    found = finding.in_any_case(paths.PROVIDERS, asked)
+    if found is None:
+        raise no_namespace(asked)
+    return Done(shapes.provider(found))
+
+
 # ---- Long-running operations ----
 
 
@@ -69,6 +97,7 @@ def _event(call: Call, name: str) -> Event:
         if call.caller.limits is not None:
             # Neither what is not there, nor what is somebody else's.
             raise forbidden()
+        finding.group(call)
         message = f"The scheduled event '{name}' was not found on this resource."
         raise Failure(404, "ResourceNotFound", message)
     return event
@@ -122,8 +151,15 @@ def _routes() -> Iterable[ArmRoute]:
         ("/tenants", "The one tenant.", _tenants),
         (groups, "The resource groups in which there is something to see.", _groups),
         (paths.GROUP, "One resource group.", _group),
+        (f"{one}/locations", "The one location.", _locations),
+        (f"{one}/providers", "The two resource providers.", _providers),
+        (f"{one}/providers/{{provider}}", "One resource provider.", _provider),
     ):
         yield ArmRoute("GET", path, summary, handle, reader, None)
+    keep = partial(refuse, finding.group, DECLARED)
+    for method, handle in (("PUT", _make_group), ("PATCH", keep), ("DELETE", keep)):
+        summary = "Refused: resource groups are declared."
+        yield ArmRoute(method, paths.GROUP, summary, handle, operator, None)
     yield ArmRoute(
         "GET",
         f"{one}/{paths.OPERATIONS}",

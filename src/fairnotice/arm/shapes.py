@@ -44,6 +44,31 @@ def subscription() -> Json:
     }
 
 
+def location() -> Json:
+    """The one location there is."""
+    name = paths.LOCATION
+    return {
+        "id": f"/subscriptions/{paths.SUBSCRIPTION_ID}/locations/{name}",
+        "name": name,
+        "type": "Region",
+        "displayName": name,
+        "regionalDisplayName": name,
+        "metadata": {"regionType": "Logical", "regionCategory": "Other"},
+    }
+
+
+def provider(namespace: str) -> Json:
+    """A resource provider; any api-version from 2019 on is taken, and one is named."""
+    where = {"locations": [paths.LOCATION], "apiVersions": [paths.VERSION_SHOWN]}
+    return {
+        "id": f"/subscriptions/{paths.SUBSCRIPTION_ID}/providers/{namespace}",
+        "namespace": namespace,
+        "registrationPolicy": "RegistrationFree",
+        "registrationState": "Registered",
+        "resourceTypes": [{"resourceType": one, **where} for one in paths.PROVIDERS[namespace]],
+    }
+
+
 def group(name: str) -> Json:
     """A resource group."""
     return {

@@ -61,6 +61,8 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ver: str = "1.0"
     # The resource id of the VM whose identity it is.
     xms_mirid: str = ""
+    # What people call it: the token's name.
+    app_displayname: str = ""
 
 
 class _Header(msgspec.Struct, frozen=True):

@@ -1,22 +1,25 @@
 """`fairnotice az-login`: lets Azure's `az` ask fairnotice in this terminal, and nowhere else."""
 
 import contextlib
+import json
 import os
 import shlex
 import shutil
-import socket
 import ssl
 import subprocess
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping
+from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from fairnotice.arm.signing import TENANT
 from fairnotice.cli import exits, settings, shown
 from fairnotice.cli.azure_files import az_directory, service_directory
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import Subparsers, leaf
+from fairnotice.cli.remote import Unreachable
 from fairnotice.cli.session import Session
 from fairnotice.control import private_files
 
@@ -26,8 +29,9 @@ LINES = (
 )
 # As whom one signs in where nobody is asked who he is (arm/issuing.py).
 OPERATOR = "operator"
+# What he says where a secret must be given, and any will do.
+NO_SECRET = "none"  # noqa: S105 - it is none
 TOKEN_PARTS = 3
-HTTPS_PORT = 443
 OWN_HOSTS = ("localhost", "127.0.0.1", "169.254.169.254")
 TIMEOUT_SECONDS = 5.0
 BUNDLE = "REQUESTS_CA_BUNDLE"
@@ -54,7 +58,7 @@ def run(session: Session) -> int:
     given = options.authority or session.settings["ca"].value
     trusted = _trusted(given, service_directory(store))
     # Before anything is written: a login that works is not given up for one that cannot.
-    _must_answer(url, trusted)
+    client = _signed_in(url, trusted, session.token)
     private_files.make_directory(directory)
     private_files.write(directory / "clouds.config", _clouds(url).encode())
     private_files.write(directory / "config", _config().encode())
@@ -64,14 +68,16 @@ def run(session: Session) -> int:
     exports = _exports(directory, trusted, bundle)
     for name, value in exports.items():
         print(f"export {name}={shlex.quote(value)}")
-    return _log_in(session, url, directory, exports)
+    return _log_in(session, url, directory, client, exports)
 
 
 def _resource_manager(session: Session) -> str:
     """Its URL: as was typed, or as is known of the control plane."""
     typed = session.options.resource_manager
     if typed is None:
-        url = settings.arm_url(session.settings, _health(session))
+        known = session.settings
+        asks = known["arm"].origin == settings.DEFAULT
+        url = settings.arm_url(known, _health(session) if asks else {})
         if not url:
             raise CommandFailed("arm is off here: give --arm https://HOST:PORT.", exits.WRONG_USAGE)
         return url
@@ -82,30 +88,75 @@ def _resource_manager(session: Session) -> str:
 
 
 def _health(session: Session) -> Mapping[str, Any]:
+    """What the control plane says; nothing where nobody answers and nobody has named one."""
     try:
-        return session.remote.ask("GET", ("readyz",)).body or {}
-    except CommandFailed:
+        health = session.remote.health()
+    except Unreachable:
+        # Who has named one means its Resource Manager, and not whichever is at the usual place.
+        if session.settings["url"].origin != settings.DEFAULT:
+            raise
         # It may be that only Resource Manager is reached from here.
         return {}
+    if not health.get("arm"):
+        # Nor does who was told of none mean another.
+        url, remedy = session.remote.url, "Give --arm https://HOST:PORT"
+        raise CommandFailed(
+            f"The control plane at {url} does not serve Azure's tools. {remedy}, or have it serve "
+            "them: fairnotice up --arm HOST:PORT, or a table [arm] in the file of serve."
+            if health["ready"]
+            else f"The control plane at {url} is not ready. Try again, or {remedy.lower()}."
+        )
+    return health
 
 
-def _must_answer(url: str, trusted: Path | None) -> None:
-    """Resource Manager is there, and is who it says; az itself would end in a traceback."""
+def _client(token: str) -> str:
+    """The id of a token, as whom one signs in with it; without one, whoever needs none."""
+    parts = token.split("_", TOKEN_PARTS - 1)
+    if token and len(parts) != TOKEN_PARTS:
+        sentence = "FAIRNOTICE_TOKEN is no token: it is one word, fairnotice_… Take it anew."
+        raise CommandFailed(sentence, exits.WRONG_USAGE)
+    return parts[1] if token else OPERATOR
+
+
+def _signed_in(url: str, trusted: Path | None, token: str) -> str:
+    """As whom one is signed in there: a token's name, which az shows, and not its id.
+
+    Resource Manager is there, and is who it says; az itself would end in a traceback.
+    """
     parts = urlsplit(url)
     context = ssl.create_default_context(cafile=None if trusted is None else str(trusted))
-    place = (parts.hostname or "", parts.port or HTTPS_PORT)
+    client = _client(token)
+    form = {"client_id": client, "client_secret": token or NO_SECRET}
+    body = urlencode({"grant_type": "client_credentials", **form})
+    connection = HTTPSConnection(
+        parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS, context=context
+    )
     try:
-        with (
-            socket.create_connection(place, TIMEOUT_SECONDS) as connection,
-            context.wrap_socket(connection, server_hostname=place[0]),
-        ):
-            return
+        with contextlib.closing(connection):
+            headers = {"Content-Type": "application/x-www-form-urlencoded"}
+            connection.request("POST", f"{parts.path}/adfs/oauth2/token", body, headers)
+            answer = dict(json.loads(connection.getresponse().read()))
+            name = _named(answer.get("access_token") or "")
     except ssl.SSLCertVerificationError as error:
         why = f"Nobody whom you trust vouches for {url} ({error.verify_message}). See --authority."
     except OSError as error:
         said = (error.strerror or str(error)).lower()
         why = f"Resource Manager is not at {url} ({said}). Is the service up? See --arm."
+    except (HTTPException, ValueError, TypeError):
+        why = f"What answers at {url} is no Resource Manager of fairnotice. See --arm."
+    else:
+        if "access_token" in answer:
+            return name or client
+        why = f"{url} does not sign you in: {answer.get('error_description')}"
+        if not token:
+            why += " Give a token of fairnotice in FAIRNOTICE_TOKEN."
     raise CommandFailed(why)
+
+
+def _named(access_token: str) -> str:
+    """The name in it; it comes from whom we trust, so nobody asks who has signed it."""
+    said = urlsafe_b64decode(access_token.partition(".")[2].partition(".")[0] + "==")
+    return str(json.loads(said or "{}").get("app_displayname", ""))
 
 
 def _trusted(given: str, made: Path) -> Path | None:
@@ -157,35 +208,30 @@ def _exports(directory: Path, trusted: Path | None, bundle: Path | None) -> dict
         "AZURE_CORE_LOGIN_EXPERIENCE_V2": "off",
         "AZURE_EXTENSION_USE_DYNAMIC_INSTALL": "no",
     }
-    # Either may be the one that is heeded.
-    for name in ("NO_PROXY", "no_proxy"):
-        exports[name] = _with_own(os.environ.get(name, ""))
+    # Either may be the one that is heeded, and either the one that was set.
+    spellings = ("NO_PROXY", "no_proxy")
+    hosts = [one for name in spellings for one in os.environ.get(name, "").split(",") if one]
+    exports |= dict.fromkeys(spellings, ",".join(dict.fromkeys((*hosts, *OWN_HOSTS))))
     if trusted is not None:
         # The only one that all parts of az heed; Node adds its own to those it knows.
         exports |= {BUNDLE: str(bundle), "NODE_EXTRA_CA_CERTS": str(trusted)}
     return exports
 
 
-def _with_own(no_proxy: str) -> str:
-    """These, and what is never behind a proxy."""
-    hosts = [one for one in no_proxy.split(",") if one]
-    return ",".join(dict.fromkeys((*hosts, *OWN_HOSTS)))
-
-
-def _log_in(session: Session, url: str, directory: Path, exports: dict[str, str]) -> int:
-    token = session.token
-    parts = token.split("_", TOKEN_PARTS - 1)
-    client = parts[1] if len(parts) == TOKEN_PARTS else OPERATOR
+def _log_in(
+    session: Session, url: str, directory: Path, client: str, exports: dict[str, str]
+) -> int:
     az = shutil.which("az")
     # In a file: whatever stands in a command line, every user of the machine may read.
     secret = directory / "secret"
     login = ["az", "login", "--service-principal", "-u", client, "-p", f"@{secret}"]
     login += ["--tenant", TENANT, "--output", "none"]
     if az is None:
-        by_hand = shlex.join(login).replace(f"@{secret}", '"${FAIRNOTICE_TOKEN:-none}"')
+        typed = f'"${{FAIRNOTICE_TOKEN:-{NO_SECRET}}}"'
+        by_hand = shlex.join(login).replace(f"@{secret}", typed)
         shown.note(f"There is no az here. Where it is, log in: {by_hand}")
         return exits.DONE
-    private_files.write(secret, (token or "none").encode())
+    private_files.write(secret, (session.token or NO_SECRET).encode())
     try:
         # Its own words go to people: standard output is for the shell.
         done = subprocess.run(  # noqa: S603 - the az of this user

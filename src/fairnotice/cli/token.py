@@ -1,7 +1,6 @@
 """`fairnotice token`: who may do what. The first one is made straight in the store."""
 
 import argparse
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +13,7 @@ from fairnotice.cli import exits, shown
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import from_api
 from fairnotice.cli.parsing import Subparsers, group, leaf, some_name, store_options
+from fairnotice.cli.secret_files import kept, new_file
 from fairnotice.cli.session import Session
 from fairnotice.control import straight, tokens
 from fairnotice.errors import UsageError
@@ -138,35 +138,11 @@ def _create(session: Session) -> int:
         raise UsageError("The identity of a VM has no secret to write to --output.")
     if options.output is None:
         return session.show(_made(session, wanted), partial(_say_created, session))
-    with _new_file(Path(options.output)) as file:
+    with new_file(Path(options.output), "no token is made") as file:
         made = _made(session, wanted)
-        secret = made.pop("secret")
-        try:
-            os.write(file, f"{secret}\n".encode("ascii"))
-        except OSError as error:
-            # It is made, and nobody can read it again.
-            print(secret)
-            shown.note(f"{options.output} cannot be written: {error.strerror}. It is printed.")
+        if not kept(made.pop("secret"), file, options.output):
             return exits.REFUSED
     return session.show(made, partial(_say_kept, session))
-
-
-@contextmanager
-def _new_file(path: Path) -> Iterator[int]:
-    """A file for its owner only, there before anything is made; gone where nothing was."""
-    try:
-        opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    except FileExistsError as error:
-        raise UsageError(f"{path} is there already: no token is made.") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
-    try:
-        yield opened
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(opened)
 
 
 def _made(session: Session, wanted: tokens.Wanted) -> dict[str, Any]:

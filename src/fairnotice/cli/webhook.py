@@ -1,12 +1,15 @@
 """`fairnotice webhook`: who outside is told of events."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fairnotice.cli import exits, shown
 from fairnotice.cli.parsing import Subparsers, group, leaf, some_name, up_to
+from fairnotice.cli.secret_files import kept, new_file
 from fairnotice.cli.session import Session
 from fairnotice.deliveries.retries import ATTEMPTS_MAX, KEEP_MINUTES_MAX
+from fairnotice.errors import UsageError
 from fairnotice.words import EventSchema, EventStatus, EventType
 
 COLUMNS = ("NAME", "SCHEMA", "[FILTERS]", "STATE", "WAITING", "DEAD", "URL")
@@ -16,7 +19,7 @@ LETTER_COLUMNS = ("ID", "EVENT", "STATUS", "GIVEN UP", "TRIES", "[WHY]")
 def add(subparsers: Subparsers) -> None:
     """Add the group."""
     lines: tuple[str, ...] = (
-        "fairnotice webhook create ops http://127.0.0.1:8900/ --signed > secret.txt",
+        "fairnotice webhook create ops http://127.0.0.1:8900/ --signed --output secret.txt",
         "fairnotice webhook list",
         "fairnotice webhook dead-letters ops",
         "fairnotice webhook redeliver ops",
@@ -40,7 +43,7 @@ def add(subparsers: Subparsers) -> None:
 
 def _add_create(commands: Subparsers) -> None:
     lines = (
-        "fairnotice webhook create ops http://127.0.0.1:8900/ --signed > secret.txt",
+        "fairnotice webhook create ops http://127.0.0.1:8900/ --signed --output secret.txt",
         "fairnotice webhook create grid https://app.example.org/api --schema eventgrid",
         "fairnotice webhook create web https://web.example.org/in --scope availability-set:web",
         "fairnotice webhook create over https://log.example.org/ --status Completed",
@@ -71,6 +74,9 @@ def _add_create(commands: Subparsers) -> None:
         "--signed", action="store_true", help="sign every delivery with a secret of its own"
     )
     create.add_argument(
+        "--output", metavar="FILE", help="write the secret there, for its owner only; a new file"
+    )
+    create.add_argument(
         "--allow-http", action="store_true", help="plain HTTP to another machine, unencrypted"
     )
     for option, most, what in (
@@ -96,8 +102,15 @@ def _create(session: Session) -> int:
         "keep_minutes": options.keep_minutes,
     }
     given = {name: value for name, value in body.items() if value is not None and value != []}
-    made = session.remote.post("v1", "webhooks", body=given)
-    return session.show(made, _say_created)
+    if options.output is None:
+        return session.show(session.remote.post("v1", "webhooks", body=given), _say_created)
+    if not options.signed:
+        raise UsageError("Without --signed there is no secret to write to --output.")
+    with new_file(Path(options.output), "no webhook is made") as file:
+        made = session.remote.post("v1", "webhooks", body=given)
+        if not kept(made.pop("secret"), file, options.output):
+            return exits.REFUSED
+    return session.show(made, partial(_say_kept, options.output))
 
 
 def _say_created(made: dict[str, Any]) -> None:
@@ -105,6 +118,15 @@ def _say_created(made: dict[str, Any]) -> None:
         # Alone on standard output, and as it is: so that it can be sent into a file.
         print(made["secret"])
         shown.note("That is the secret of its signatures. It is not shown again: keep it safe.")
+    _say_made(made)
+
+
+def _say_kept(file: str, made: dict[str, Any]) -> None:
+    shown.say(f"{file}: the secret of its signatures. It is not shown again: keep it safe.")
+    _say_made(made)
+
+
+def _say_made(made: dict[str, Any]) -> None:
     webhook = made["webhook"]
     shown.note(f"{webhook['name']} is told at {webhook['url']}: {webhook['state']}.")
     for warning in made["warnings"]:
@@ -210,11 +232,19 @@ def _picture_letters(session: Session, found: dict[str, Any]) -> None:
 def _redeliver(session: Session) -> int:
     body = {"ids": session.options.ids}
     done = session.remote.post("v1", "webhooks", session.options.name, "redeliver", body=body)
-    return session.show(done, partial(_say_redelivered, session.options.name))
+    return session.show(done, partial(_say_redelivered, session))
 
 
-def _say_redelivered(name: str, done: dict[str, Any]) -> None:
+def _say_redelivered(session: Session, done: dict[str, Any]) -> None:
+    name = session.options.name
     shown.say(f"Tried again: {done['count']}")
     if done["count"]:
         # Whether they are taken is seen later: a receiver has 30 seconds to answer.
         shown.note(f"What came of it: fairnotice webhook show {name}")
+        return
+    webhook = session.remote.get("v1", "webhooks", name)
+    again = shown.when(webhook["next_at"], session.clock.wall())
+    when = f", the next try {again}" if again else ""
+    verb = "waits" if webhook["waiting"] == 1 else "wait"
+    waiting = f" {webhook['waiting']} {verb}{when}." if webhook["waiting"] else ""
+    shown.note(f"No letter is dead.{waiting}")
