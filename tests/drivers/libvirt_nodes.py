@@ -20,7 +20,7 @@ from fairnotice.drivers.libvirt.happenings import begin_events
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.records import records_in
 from fairnotice.drivers.libvirt.settings import LibvirtSettings, NodeAddress
-from fairnotice.words import Outcome
+from fairnotice.words import ImpactKind, Outcome
 
 NODE = """<node><cpu><mhz>6000</mhz><model>i686</model><active>8</active><nodes>1</nodes>
 <sockets>1</sockets><cores>8</cores><threads>1</threads></cpu><memory>8192000</memory>
@@ -175,9 +175,14 @@ class TestNodes:
         return max((done.count(name) for name in COUNTED), default=0)
 
 
+# Only what moves has somewhere to go.
+MOVING_KINDS = (ImpactKind.REDEPLOY, ImpactKind.MIGRATE, ImpactKind.START)
+
+
 def order(kind, key="op/vm", **more):
     """An order for the one VM."""
-    return Order(key=key, vm="vm", kind=kind, node="n1", target="n2", duration_seconds=0, **more)
+    more.setdefault("target", "n2" if kind in MOVING_KINDS else None)
+    return Order(key=key, vm="vm", kind=kind, node="n1", duration_seconds=0, **more)
 
 
 async def ended(driver, key, epoch):

@@ -21,6 +21,9 @@ LOOK_AGAIN_SECONDS = 0.1
 # libvirt may refuse what it does a moment later: another one holds the lock of the domain.
 TRY_AGAIN_SECONDS = (0.1, 0.3, 1.0, 3.0)
 
+# After these, done, a VM is on the impact's target.
+MOVING_KINDS = (ImpactKind.REDEPLOY, ImpactKind.MIGRATE, ImpactKind.START)
+
 Call = Callable[[Any], Any]
 
 
@@ -55,7 +58,8 @@ class Footing:
         passed over if it was found, or if its node has failed.
         """
         record = self.record
-        needed = {record.target if record.outcome is Outcome.DONE else record.source}
+        moved = record.outcome is Outcome.DONE and record.kind in MOVING_KINDS
+        needed = {record.target if moved else record.source}
         if record.kind is ImpactKind.MIGRATE or record.phase in (MOVING, RETURNING):
             needed.add(record.target)
         found, lost = await look_for(record.vm, self.hosts, needed, needed)
