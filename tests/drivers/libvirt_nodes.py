@@ -57,6 +57,7 @@ class Counted:
         if name in ("lookupByName", "defineXML"):
             return lambda *given: Counted(attribute(*given), self.node)
         if name == "listAllDomains":
+            self.node.before_look()
             return lambda *given: [Counted(one, self.node) for one in attribute(*given)]
         if name == "domainEventRegisterAny":
             return self.node.follow
@@ -100,6 +101,7 @@ class TestNode:
         self.away = False
         # Waits for as long as the node takes to hear what it is asked.
         self.slow = lambda: None
+        self.before_look = lambda: None
         self.free_kib = None
         self.before = lambda *_: None
         # What becomes of a call that changes anything: (node, name, call, *what it is given).

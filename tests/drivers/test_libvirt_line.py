@@ -2,15 +2,18 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
 from fairnotice.clock import SystemClock
 from fairnotice.drivers.libvirt import line, looking
+from fairnotice.drivers.libvirt.definitions import kept_in
 from fairnotice.drivers.libvirt.happenings import Happenings
+from fairnotice.drivers.libvirt.host import DEFINITIONS
 from fairnotice.drivers.libvirt.line import Line, in_thread
 from fairnotice.errors import Unavailable
-from fairnotice.words import ImpactKind, Outcome
+from fairnotice.words import ImpactKind, Outcome, Power
 from tests.drivers.libvirt_nodes import TestNodes, libvirt, order
 
 CLOCK = SystemClock()
@@ -135,11 +138,11 @@ async def within(seconds, work):
     return task.result()
 
 
-def beside_a_slow_node(nodes, answers, story):
+def beside_a_slow_node(nodes, answers, story, **settings):
     """Play it while n2 does not answer, and end it whatever comes of it."""
 
     async def whole():
-        driver = nodes.driver()
+        driver = nodes.driver(**settings)
         await driver.survey(1)
         nodes["n2"].slow = answers.wait
         try:
@@ -165,3 +168,69 @@ def test_a_slow_node_holds_up_nothing_on_the_others(tmp_path, answers, monkeypat
 
     assert beside_a_slow_node(nodes, answers, story).outcome is Outcome.DONE
     assert nodes["n2"].connection.lookupByName("other").isActive()
+
+
+def test_a_node_that_hangs_holds_up_no_look_at_the_others(tmp_path, answers, monkeypatch):
+    """Its line lives, and nothing comes: it is away, and the others are seen as they are."""
+    monkeypatch.setattr(looking, "SLOW_SECONDS", 0.05)
+    nodes = TestNodes(tmp_path, "n1", "n2")
+    nodes["n1"].run("vm")
+
+    async def story(driver):
+        await within(10, driver.survey(1))
+        nodes["n1"].connection.lookupByName("vm").destroy()
+        await asyncio.sleep(0.02)
+        return await within(10, driver.survey(1))
+
+    survey = beside_a_slow_node(nodes, answers, story, unreachable_after_seconds=0.01)
+    assert [(one.vm, one.power) for one in survey.found] == [("vm", Power.STOPPED)]
+    assert (survey.away, survey.whole) == ({"n2"}, False)
+
+
+def test_a_look_at_many_domains_may_take_longer_than_a_question(tmp_path, monkeypatch):
+    """A node that has much to tell is no node that is away."""
+    monkeypatch.setattr(looking, "SLOW_SECONDS", 0.5)
+    nodes = TestNodes(tmp_path, "n1")
+    nodes["n1"].run("vm")
+    nodes["n1"].before_look = lambda: time.sleep(1)
+
+    async def story():
+        driver = nodes.driver()
+        survey = await driver.survey(1)
+        await driver.close()
+        return survey
+
+    assert asyncio.run(story()).whole
+
+
+def test_a_node_that_hangs_when_it_is_to_keep_definitions_is_waited_for_once(
+    tmp_path, answers, monkeypatch
+):
+    """Not once for each VM; they are kept when it answers again."""
+    monkeypatch.setattr(looking, "SLOW_SECONDS", 0.2)
+    nodes = TestNodes(tmp_path, "n1", "n2")
+    for number in range(20):
+        nodes["n1"].run(f"vm-{number}")
+    waited = []
+
+    def around(_, name, call, *given):
+        if name == "setMetadata" and "<definition" in (given[1] or ""):
+            waited.append(1)
+            answers.wait()
+        return call(*given)
+
+    async def story():
+        driver = nodes.driver()
+        nodes["n2"].around = around
+        try:
+            hung = await within(10, driver.survey(1))
+            assert len(waited) == 1
+        finally:
+            answers.set()
+        await driver.survey(1)
+        await driver.close()
+        return hung
+
+    assert len(asyncio.run(story()).found) == 20
+    book = nodes["n2"].connection.lookupByName(DEFINITIONS)
+    assert len(kept_in(book.XMLDesc(0))) == 20

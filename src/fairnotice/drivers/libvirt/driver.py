@@ -27,6 +27,7 @@ from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.looking import Lost, in_time, look_for
 from fairnotice.drivers.libvirt.records import Record
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
+from fairnotice.drivers.libvirt.surveying import Surveyor
 from fairnotice.errors import LeadLost, Unavailable
 from fairnotice.words import ImpactKind, Outcome
 
@@ -61,8 +62,7 @@ class LibvirtDriver:
         self._freezes: set[str] = set()
         # All that is left of a domain when its node is gone.
         self._definitions = Definitions(self._hosts, clock)
-        # Since when a node is away.
-        self._away: dict[str, float] = {}
+        self._surveyor = Surveyor(self._hosts, settings, clock, self._definitions)
         self._closed = False
         kinds = set(ImpactKind)
         if all(address.uri.startswith("test:") for address in settings.nodes.values()):
@@ -105,11 +105,7 @@ class LibvirtDriver:
         """Every labeled domain; Unavailable where a node cannot be asked."""
         self._check_open()
         await self._meet(epoch, everywhere=True)
-        places: dict[str, tuple[str, Sight]] = {}
-        for name, host in self._hosts.items():
-            for sight in await host.look_at_all():
-                _add(places, name, sight)
-        return _found(places)
+        return await self._surveyor.discover()
 
     async def close(self) -> None:
         """Let go; who is frozen is let go of first."""
@@ -131,40 +127,11 @@ class LibvirtDriver:
     async def survey(self, epoch: int) -> Survey:
         """What there is on the nodes that can be asked, and which cannot for long enough."""
         self._check_open()
-        places: dict[str, tuple[str, Sight]] = {}
-        reached, away, readable = [], [], True
-        looks = await asyncio.gather(
-            *(self._look_at(host, epoch) for host in self._hosts.values()), return_exceptions=True
-        )
-        for (name, host), look in zip(self._hosts.items(), looks, strict=True):
-            if isinstance(look, (Unavailable, Trouble)) and not isinstance(look, LeadLost):
-                log.info("%s is passed over: %s", name, look)
-                if self._is_long_away(name):
-                    away.append(name)
-                continue
-            if isinstance(look, BaseException):
-                raise look
-            self._away.pop(name, None)
-            reached.append(name)
-            readable = readable and not host.unreadable
-            for sight in look:
-                _add(places, name, sight)
+        survey, places = await self._surveyor.survey(epoch)
+        for sights in places.values():
+            for _, sight in sights:
                 self._resume_forgotten(sight, epoch)
-        # Whose label cannot be read may be any VM: none is gone for certain.
-        whole = readable and len(reached) == len(self._hosts)
-        await self._definitions.keep(places, reached)
-        if whole:
-            await self._definitions.forget_all_but(set(places))
-        return Survey(_found(places), frozenset(reached), frozenset(away), whole=whole)
-
-    async def _look_at(self, host: Host, epoch: int) -> list[Sight]:
-        await host.meet(epoch)
-        return await host.look_at_all()
-
-    def _is_long_away(self, node: str) -> bool:
-        now = self._clock.monotonic()
-        since = self._away.setdefault(node, now)
-        return now - since >= self._settings.unreachable_after_seconds
+        return survey
 
     async def news(self) -> None:
         """Return when something has happened, or when it is time to look anyway."""
@@ -175,12 +142,9 @@ class LibvirtDriver:
 
     async def labels(self) -> tuple[tuple[Found, Label], ...]:
         """Every labeled domain with its label; nothing is shown to the nodes."""
-        places: dict[str, tuple[str, Sight]] = {}
-        for name, host in self._hosts.items():
-            for sight in await host.look_at_all():
-                _add(places, name, sight)
+        everything = await self._surveyor.everything()
         return tuple(
-            (Found(vm, node, sight.power), sight.label) for vm, (node, sight) in places.items()
+            (Found(vm, node, sight.power), sight.label) for vm, (node, sight) in everything.items()
         )
 
     def _heard(self, happening: Happening) -> None:
@@ -336,19 +300,3 @@ def _must_be_certain(
     for name, error in lost.items():
         if name != failed:
             raise error
-
-
-def _add(places: dict[str, tuple[str, Sight]], node: str, sight: Sight) -> None:
-    """On two nodes during a move, a VM is where it runs."""
-    other, before = places.get(sight.vm, ("", None))
-    if before is not None and before.running and sight.running:
-        log.error("%s runs on %s and on %s: stop one of them by hand", sight.vm, other, node)
-    if sight.vm not in places or sight.active:
-        places[sight.vm] = (node, sight)
-
-
-def _found(places: dict[str, tuple[str, Sight]]) -> tuple[Found, ...]:
-    return tuple(
-        Found(vm, None if sight.given_up and not sight.active else node, sight.power)
-        for vm, (node, sight) in sorted(places.items())
-    )
