@@ -5,7 +5,7 @@ removes one without touching the others, so that two control planes do not overw
 """
 
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
@@ -44,6 +44,7 @@ class Record(NamedTuple):
     vm: str
     kind: ImpactKind
     epoch: int
+    # Later than that of every earlier impact on the VM, whatever the clocks say.
     begun_at: datetime
     # When a pause ends, and until when a guest is asked politely.
     until: datetime
@@ -54,6 +55,9 @@ class Record(NamedTuple):
     source: str = ""
     # Whether the VM's node starts it with itself; held back while the VM moves.
     autostart: bool = False
+    # How long a pause was announced to take, and how long the law has patience.
+    pause_seconds: float = 0.0
+    limit_seconds: float = 600.0
     phase: str = BEGUN
     outcome: Outcome = Outcome.UNDER_WAY
     reason: str = ""
@@ -103,12 +107,22 @@ def read(text: str) -> Record:
             target=fields["target"],
             source=fields.get("source", ""),
             autostart=fields.get("autostart") == str(True),
+            pause_seconds=float(fields.get("pause_seconds", 0)),
+            limit_seconds=float(fields.get("limit_seconds", 0)),
             phase=fields["phase"],
             outcome=Outcome(fields["outcome"]),
             reason=fields["reason"],
         )
     except KeyError as error:
         raise ValueError(f"an impact without {error}") from error
+
+
+def carried_on(record: Record, epoch: int, now: datetime) -> Record:
+    """The same in the hands of whoever leads now; the law has as much patience with each anew."""
+    if epoch == record.epoch:
+        return record
+    limit_at = max(record.limit_at, now + timedelta(seconds=record.limit_seconds))
+    return record._replace(epoch=epoch, limit_at=limit_at)
 
 
 def instant(text: str) -> datetime:
