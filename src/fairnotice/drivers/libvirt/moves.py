@@ -4,9 +4,11 @@ A redeploy that cannot be finished has a way back: its VM is defined on the sour
 the target, and if it does not run there, it is started where it was.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -14,7 +16,14 @@ import libvirt
 
 from fairnotice.drivers.libvirt import definitions, disks, records
 from fairnotice.drivers.libvirt.definitions import Definition
-from fairnotice.drivers.libvirt.footing import Failed, Footing, must_be_defined, must_run
+from fairnotice.drivers.libvirt.footing import (
+    Failed,
+    Footing,
+    Superseded,
+    heard,
+    must_be_defined,
+    must_run,
+)
 from fairnotice.drivers.libvirt.host import Host, Sight, give_up_place
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.powering import shut_down, undefine
@@ -23,6 +32,8 @@ from fairnotice.words import ImpactKind
 
 log = logging.getLogger(__name__)
 
+# So long a migration is called off again and again.
+CALLING_OFF_SECONDS = 10.0
 _KIB = 1024
 
 
@@ -34,23 +45,58 @@ async def migrate(on: Footing) -> None:
     target = _target(on)
     places = await on.places()
     source = next((name for name in places if name != target.name), None)
-    if source is not None and not await _arrived(on):
+    if source is None:
+        await on.wait(on.record.limit_at, partial(_arrived, on))
+    elif not await _arrived(on):
         sight = places[source]
         must_run(sight)
         if sight.paused:
             raise Failed(f"{sight.domain} is paused")
-        try:
-            await _hand_over(on, on.hosts[source], sight, target)
-        except Trouble as error:
-            # It may be under way already, for whoever was here before us.
-            log.info("%s: %s", on.record.key, error)
-            if not await _under_way(on, source):
-                raise
-    if not await on.wait(on.record.limit_at, partial(_arrived, on)):
-        if source is not None:
-            with suppress(Trouble):
-                await on.hosts[source].on(places[source].domain, lambda domain: domain.abortJob())
+        await _take_over(on, on.hosts[source], sight, target)
+    if not await _arrived(on):
         raise Failed(f"{on.record.vm} did not arrive on {target.name}")
+
+
+async def _take_over(on: Footing, source: Host, sight: Sight, target: Host) -> None:
+    """Have it moved until the limit passes; then, or for a later impact, call that off.
+
+    The law takes it to be where it was from then on, so it must not arrive later.
+    """
+    moving = asyncio.ensure_future(_hand_over(on, source, sight, target))
+    moving.add_done_callback(heard)
+
+    async def is_over() -> bool:
+        if not moving.done():
+            return False
+        error = moving.exception()
+        if error is not None:
+            log.info("%s: %s", on.record.key, error)
+            # It may be under way already, for whoever was here before us.
+            if not isinstance(error, Trouble) or not await _is_under_way(on, source):
+                raise error
+        return await _arrived(on)
+
+    try:
+        if not await on.wait(on.record.limit_at, is_over):
+            await _call_off(on, source, sight)
+    except Superseded:
+        await _call_off(on, source, sight)
+        raise
+    finally:
+        moving.cancel()
+
+
+async def _call_off(on: Footing, source: Host, sight: Sight) -> None:
+    """Have it stay; or go, where it is too late for that."""
+
+    async def is_over() -> bool:
+        with suppress(Trouble):
+            await source.on(sight.domain, lambda domain: domain.abortJob())
+        return await _arrived(on) or not await _is_under_way(on, source)
+
+    until = on.clock.wall() + timedelta(seconds=CALLING_OFF_SECONDS)
+    if not await on.look_until(until, is_over):
+        raise Failed(f"the migration of {on.record.vm} could not be called off: it may yet arrive")
 
 
 async def _hand_over(on: Footing, host: Host, sight: Sight, target: Host) -> None:
@@ -68,12 +114,12 @@ async def _hand_over(on: Footing, host: Host, sight: Sight, target: Host) -> Non
     await on.call(host, sight, lambda domain: domain.migrateToURI3(uri, parameters, flags))
 
 
-async def _under_way(on: Footing, source: str) -> bool:
-    sight = await on.hosts[source].look(on.record.vm)
+async def _is_under_way(on: Footing, source: Host) -> bool:
+    sight = await source.look(on.record.vm)
     if sight is None or not sight.active:
         return True
     try:
-        kind = (await on.hosts[source].on(sight.domain, lambda domain: domain.jobInfo()))[0]
+        kind = (await source.on(sight.domain, lambda domain: domain.jobInfo()))[0]
     except Trouble:
         # It has left just now.
         return True
