@@ -8,6 +8,7 @@ import pytest
 from fairnotice.drivers.libvirt import driver as drivers
 from fairnotice.drivers.libvirt import moves
 from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.drivers.libvirt.records import moved_in
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import RUNNING, TestNodes, libvirt, order, states
 
@@ -23,6 +24,7 @@ class Migrations:
         self.began, self.go_on, self.aborts = threading.Event(), threading.Event(), 0
         # So many attempts to call it off are refused, and whether it arrives even so.
         self.refusals, self.arrives = 0, True
+        self.leaves_remains = False
         for node in nodes.nodes.values():
             node.instead |= {
                 "migrateToURI3": self.migrate, "abortJob": self.abort, "jobInfo": self.job,
@@ -43,7 +45,8 @@ class Migrations:
         moved = target.connection.defineXML(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
         moved.create()
         domain.destroy()
-        domain.undefine()
+        if not self.leaves_remains:
+            domain.undefine()
 
     def abort(self, _):
         """As `virsh domjobabort`."""
@@ -92,6 +95,15 @@ def test_a_vm_that_arrives_has_migrated(nodes, migrations):
     migrations.go_on.set()
     assert impact(nodes).outcome is Outcome.DONE
     assert states(nodes) == {"n2": RUNNING}
+
+
+def test_what_a_migration_leaves_behind_goes(nodes, migrations):
+    """It would be how the VM was, and might be started one day."""
+    migrations.leaves_remains = True
+    migrations.go_on.set()
+    assert impact(nodes).outcome is Outcome.DONE
+    assert states(nodes) == {"n2": RUNNING}
+    assert moved_in(nodes["n2"].connection.lookupByName("vm").XMLDesc(0)).by == MIGRATE.key
 
 
 @pytest.mark.parametrize("refusals", [0, 2])

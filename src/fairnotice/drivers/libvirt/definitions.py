@@ -8,7 +8,7 @@ metadata of its domains: a definition with a password in it is kept in memory al
 import base64
 import logging
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from fairnotice.clock import Clock
 from fairnotice.drivers.libvirt import records
 from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.line import Trouble
-from fairnotice.drivers.libvirt.records import Record
+from fairnotice.drivers.libvirt.records import Moved, Record
 from fairnotice.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,20 @@ class Definitions:
                 await self._hosts[keeper].keep_definition(written(vm, kept), _uri(vm))
                 there[vm] = kept
 
+    async def without_remains(
+        self, places: Mapping[str, tuple[str, Sight]], reached: list[str]
+    ) -> dict[str, tuple[str, Sight]]:
+        """Those of these VMs that are off, and of which none that was put somewhere later is known.
+
+        And all that run.
+        """
+        left = {}
+        for vm, (node, sight) in places.items():
+            known = None if sight.active else await self.find(vm, reached)
+            if known is None or records.moved_in(known.xml).at <= sight.moved.at:
+                left[vm] = (node, sight)
+        return left
+
     async def forget_all_but(self, vms: set[str]) -> None:
         """Every node was asked, and there are these alone."""
         for name in list(self._there):
@@ -105,10 +119,10 @@ class Definitions:
             del self._seen[vm]
             self._live.pop(vm, None)
 
-    async def find(self, vm: str) -> Definition | None:
-        """The latest that anybody who can be asked has; None where nobody has one."""
+    async def find(self, vm: str, nodes: Iterable[str] | None = None) -> Definition | None:
+        """The latest that any of these who can be asked has, or we have; None where nobody has."""
         known = [self._seen[vm]] if vm in self._seen else []
-        for name in self._hosts:
+        for name in self._hosts if nodes is None else nodes:
             with suppress(Trouble, Unavailable):
                 there = await self._kept_on(name)
                 if vm in there:
@@ -182,18 +196,22 @@ def without_impacts(xml: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def with_record(xml: str, record: Record) -> str:
-    """The domain as another node defines it: with the impact's key."""
+def with_record(xml: str, record: Record, moved: Moved) -> str:
+    """The domain as another node defines it: with the impact's key, and since when it is there."""
     root = ET.fromstring(xml)  # noqa: S314 - libvirtd wrote it
     metadata = root.find("metadata")
     if metadata is None:
         metadata = ET.SubElement(root, "metadata")
     for old in list(metadata):
-        if old.attrib.get("key") == record.key:
+        if old.attrib.get("key") == record.key or old.tag.startswith("{" + records.MOVED):
             metadata.remove(old)
-    element = ET.fromstring(records.written(record))  # noqa: S314 - it is our own
-    element.tag = f"{{{records.impact_uri(record.key)}}}{element.tag}"
-    metadata.append(element)
+    for uri, text in (
+        (records.impact_uri(record.key), records.written(record)),
+        (records.MOVED, records.written_moved(moved)),
+    ):
+        element = ET.fromstring(text)  # noqa: S314 - it is our own
+        element.tag = f"{{{uri}}}{element.tag}"
+        metadata.append(element)
     return ET.tostring(root, encoding="unicode")
 
 

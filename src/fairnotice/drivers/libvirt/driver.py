@@ -37,7 +37,6 @@ UNANNOUNCED_FREEZE_SECONDS = 9
 # When we end, so long whatever is under way may come to its own end: a guest that was asked to end
 # is started again.
 LAST_SECONDS = 5.0
-A_MOMENT = timedelta(microseconds=1)
 
 
 class LibvirtDriver:
@@ -146,6 +145,9 @@ class LibvirtDriver:
                 self._resume_forgotten(sight, epoch)
         # Whose label cannot be read may be any VM: none is gone for certain.
         whole = readable and len(reached) == len(self._hosts)
+        if not whole:
+            # Remains of a VM whose node cannot be asked are not the VM.
+            places = await self._definitions.without_remains(places, reached)
         await self._definitions.keep(places, reached)
         if whole:
             await self._definitions.forget_all_but(set(places))
@@ -279,7 +281,7 @@ class LibvirtDriver:
             vm=order.vm,
             kind=order.kind,
             epoch=epoch,
-            begun_at=max([now, *(one.begun_at + A_MOMENT for one in earlier)]),
+            begun_at=max([now, *(one.begun_at + records.A_MOMENT for one in earlier)]),
             until=now + timedelta(seconds=seconds),
             limit_at=now + timedelta(seconds=max(0.0, order.limit_seconds)),
             target=order.target or "",
@@ -363,11 +365,12 @@ def _must_be_certain(
 
 
 def _add(places: dict[str, tuple[str, Sight]], node: str, sight: Sight) -> None:
-    """On two nodes during a move, a VM is where it runs."""
+    """On two nodes during a move, a VM is where it runs; or where it was put last."""
     other, before = places.get(sight.vm, ("", None))
     if before is not None and before.running and sight.running:
         log.error("%s runs on %s and on %s: stop one of them by hand", sight.vm, other, node)
-    if sight.vm not in places or sight.active:
+    later = before is None or (not before.active and sight.moved.at > before.moved.at)
+    if later or sight.active:
         places[sight.vm] = (node, sight)
 
 

@@ -82,12 +82,17 @@ class Footing:
                 raise error
         return found
 
+    async def everywhere(self) -> dict[str, Sight]:
+        """Where the VM has a domain, or what is left of one, as far as that can be told now."""
+        found, _ = await look_for(self.record.vm, self.hosts)
+        return found
+
     async def place(self) -> tuple[Host, Sight]:
-        """Where the VM is: where it runs, if it does."""
+        """Where the VM is: where it runs, if it does, or where it was put last."""
         places = await self.places()
         if not places:
             raise Failed(f"no node has a domain of {self.record.vm}")
-        name = next((name for name, sight in places.items() if sight.active), next(iter(places)))
+        name = latest(places)
         return self.hosts[name], places[name]
 
     async def is_off(self, host: Host) -> bool:
@@ -190,6 +195,11 @@ class Footing:
         now = self.clock.wall()
         left = (self.record.limit_at - now).total_seconds()
         return now + timedelta(seconds=max(0.0, min(seconds, left / 2)))
+
+
+def latest(places: Mapping[str, Sight]) -> str:
+    """The node where the VM is: where it runs, or else where it was put last."""
+    return max(places, key=lambda name: (places[name].active, places[name].moved.at))
 
 
 def must_run(sight: Sight) -> None:

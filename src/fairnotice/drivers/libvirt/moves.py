@@ -21,12 +21,14 @@ from fairnotice.drivers.libvirt.footing import (
     Footing,
     Superseded,
     heard,
+    latest,
     must_be_defined,
     must_run,
 )
-from fairnotice.drivers.libvirt.host import Host, Sight, give_up_place
+from fairnotice.drivers.libvirt.host import Host, Sight, give_up_place, mark_moved
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.powering import shut_down, undefine
+from fairnotice.drivers.libvirt.records import A_MOMENT, Moved
 from fairnotice.errors import Unavailable
 from fairnotice.words import ImpactKind
 
@@ -55,6 +57,11 @@ async def migrate(on: Footing) -> None:
         await _take_over(on, on.hosts[source], sight, target)
     if not await _arrived(on):
         raise Failed(f"{on.record.vm} did not arrive on {target.name}")
+    there = (await on.places())[target.name]
+    if there.moved.by != on.record.key:
+        moved = await _moved(on, there.moved)
+        await on.insist(target, there, partial(mark_moved, moved=moved))
+    await _only_there(on, target)
 
 
 async def _take_over(on: Footing, source: Host, sight: Sight, target: Host) -> None:
@@ -187,7 +194,7 @@ async def _must_have_room(on: Footing) -> None:
         raise Failed(
             f"{target.name} has no room: {free // _KIB} MiB are free, {needed // _KIB} needed"
         )
-    if there is None:
+    if _is_outdated(there, definition):
         await _disks(target, definition, disks.must_be_possible)
 
 
@@ -229,18 +236,27 @@ async def _settle(on: Footing) -> None:
         try:
             await _put(on)
         except (Trouble, Failed) as error:
-            if not [name for name in await on.places() if name != on.record.target]:
+            places = await on.places()
+            there = places.pop(on.record.target, None)
+            ours = there is None or there.moved.by == on.record.key
+            if not places or not (ours or on.record.kind is ImpactKind.REDEPLOY):
+                # Nothing is left to go back to, or nothing has moved.
                 raise
             await on.write(phase=records.RETURNING, reason=str(error))
     if on.record.phase == records.RETURNING:
         await _go_back(on)
     target = _target(on)
-    for name, sight in (await on.places()).items():
+    await _only_there(on, target)
+    await _give_autostart_back(on, target)
+
+
+async def _only_there(on: Footing, target: Host) -> None:
+    """It runs there: what others have of it is how it was before."""
+    for name, sight in (await on.everywhere()).items():
         if name != target.name:
             if sight.active:
                 raise Failed(f"{sight.domain} runs on {name} as well as on {target.name}")
             await undefine(on, on.hosts[name], sight)
-    await _give_autostart_back(on, target)
 
 
 async def _put(on: Footing) -> None:
@@ -250,11 +266,16 @@ async def _put(on: Footing) -> None:
     for name, sight in places.items():
         if sight.active and name != target.name:
             raise Failed(f"{sight.domain} was started on {name} meanwhile")
-    if target.name not in places:
-        definition = await _definition(on)
+    there = places.get(target.name)
+    definition = await _definition(on)
+    if _is_outdated(there, definition):
+        if there is not None:
+            # With all that libvirt keeps beside it: a saved state would be how it was, too.
+            await undefine(on, target, there)
         await target.meet(on.record.epoch)
         await _disks(target, definition, disks.make_empty)
-        xml = definitions.with_record(definition.xml, on.record)
+        moved = await _moved(on, records.moved_in(definition.xml))
+        xml = definitions.with_record(definition.xml, on.record, moved)
         await on.again(lambda: target.ask(lambda c: c.defineXML(xml)))
     there = await target.look(on.record.vm)
     if there is None:
@@ -286,12 +307,29 @@ async def _give_autostart_back(on: Footing, host: Host) -> None:
             await on.insist(host, sight, lambda domain: domain.setAutostart(1))
 
 
+def _is_outdated(there: Sight | None, definition: Definition) -> bool:
+    """Whether the target does not have the VM as it is now."""
+    if there is None:
+        return True
+    return not there.active and there.moved.at < records.moved_in(definition.xml).at
+
+
+async def _moved(on: Footing, before: Moved) -> Moved:
+    """A mark that is later than every other on the VM, whatever the clocks say."""
+    known = [before.at, *(sight.moved.at for sight in (await on.places()).values())]
+    return Moved(max(on.clock.wall(), max(known) + A_MOMENT), on.record.key)
+
+
 async def _definition(on: Footing) -> Definition:
-    """The domain as it is defined where it was; as it was last seen, if its node is gone."""
+    """The VM as it was put somewhere last; as it was last seen, if its node is gone."""
     places = await on.places()
-    for name in sorted(places, key=lambda name: name == on.record.target):
-        return await definitions.taken(on.hosts[name], places[name].domain)
-    kept = await on.kept(on.record.vm)
+    # Of two that are as late, the one where it was.
+    where = dict(sorted(places.items(), key=lambda place: place[0] == on.record.target))
+    kept = None if where and on.record.source else await on.kept(on.record.vm)
+    if where:
+        name = latest(where)
+        if kept is None or records.moved_in(kept.xml).at <= where[name].moved.at:
+            return await definitions.taken(on.hosts[name], where[name].domain)
     if kept is None:
         raise Failed(
             f"no node that can be reached has a domain of {on.record.vm}, or its definition"

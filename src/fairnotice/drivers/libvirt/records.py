@@ -24,6 +24,8 @@ DEFINITION = "urn:fairnotice:libvirt:definition:"
 MARK = "urn:fairnotice:libvirt:mark:"
 # On a domain whose place on its node was given up.
 PLACE = "urn:fairnotice:libvirt:place:1"
+# On a domain that was put on its node: since when it is how the VM is, and by which impact.
+MOVED = "urn:fairnotice:libvirt:moved:1"
 
 # How far an impact has come. What each means for whoever finds it is in deeds.py.
 BEGUN = "begun"
@@ -35,6 +37,10 @@ RESET = "reset"
 MOVING = "moving"
 RETURNING = "returning"
 ENDED = "ended"
+
+
+# By so much what comes after another is later, whatever the clocks say.
+A_MOMENT = timedelta(microseconds=1)
 
 
 class Record(NamedTuple):
@@ -128,6 +134,29 @@ def carried_on(record: Record, epoch: int, now: datetime) -> Record:
 def instant(text: str) -> datetime:
     """As it was written, in UTC."""
     return datetime.fromisoformat(text).astimezone(UTC)
+
+
+class Moved(NamedTuple):
+    """Since when a domain is its VM; the latest counts, and others are left from before."""
+
+    at: datetime = datetime.min.replace(tzinfo=UTC)
+    by: str = ""
+
+
+def written_moved(moved: Moved) -> str:
+    """The element."""
+    fields = {"at": moved.at.isoformat(), "by": moved.by}
+    return ET.tostring(ET.Element("moved", fields), encoding="unicode")
+
+
+def moved_in(xml: str) -> Moved:
+    """What this domain's XML says of that; one that was never moved is the earliest."""
+    for element in elements(xml, MOVED):
+        try:
+            return Moved(instant(element.attrib["at"]), element.attrib["by"])
+        except (KeyError, ValueError) as error:
+            log.warning("since when a domain is its VM is passed over: %s", error)
+    return Moved()
 
 
 def records_in(xml: str) -> list[Record]:
