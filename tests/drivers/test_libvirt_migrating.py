@@ -25,6 +25,8 @@ class Migrations:
         # So many attempts to call it off are refused, and whether it arrives even so.
         self.refusals, self.arrives = 0, True
         self.leaves_remains = False
+        # As its node had it when it left.
+        self.autostart = []
         for node in nodes.nodes.values():
             node.instead |= {
                 "migrateToURI3": self.migrate, "abortJob": self.abort, "jobInfo": self.job,
@@ -40,7 +42,8 @@ class Migrations:
         self.arrive(domain)
 
     def arrive(self, domain):
-        """On the other node, persistent, as it is; and from its own it is gone."""
+        """On the other node, persistent, but not autostarted; and from its own it is gone."""
+        self.autostart.append(domain.autostart())
         (target,) = (one for one in self.nodes.nodes.values() if one.connection != domain.connect())
         moved = target.connection.defineXML(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
         moved.create()
@@ -54,6 +57,7 @@ class Migrations:
         if self.aborts <= self.refusals:
             raise libvirt.libvirtError("cannot abort now")
         self.arrives = False
+        self.began.clear()
         self.go_on.set()
 
     def job(self, _):
@@ -104,6 +108,18 @@ def test_what_a_migration_leaves_behind_goes(nodes, migrations):
     assert impact(nodes).outcome is Outcome.DONE
     assert states(nodes) == {"n2": RUNNING}
     assert moved_in(nodes["n2"].connection.lookupByName("vm").XMLDesc(0)).by == MIGRATE.key
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_vm_that_its_node_starts_is_started_by_the_next_one(nodes, migrations, arrives):
+    """Libvirt does not take that along; and while it moves, nobody else starts it."""
+    nodes["n1"].connection.lookupByName("vm").setAutostart(1)
+    migrations.arrives = arrives
+    migrations.go_on.set()
+    assert (impact(nodes).outcome is Outcome.DONE) == arrives
+    assert migrations.autostart == ([0] if arrives else [])
+    (where,) = states(nodes)
+    assert nodes[where].connection.lookupByName("vm").autostart() == 1
 
 
 @pytest.mark.parametrize("refusals", [0, 2])

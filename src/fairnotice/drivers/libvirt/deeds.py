@@ -14,8 +14,10 @@ not happen twice leaves a trace in that state before the phase is written:
 - Before each call that changes a machine it is looked whether a later impact has left its key on
   the domain: then the law has let go of this one, and it does nothing more but resume what it has
   paused. When its limit has passed it only undoes what it has begun.
-- What moves is off before `moving` is written, and runs on its target only afterwards. If it cannot
-  run there, `returning` is written, and it runs where it was.
+- What moves is switched off after `leaving` is written. It is off before `moving` is, and runs on
+  its target only afterwards. If it cannot run there, `returning` is written, and it runs where it
+  was; `staying`, where nothing of it can be on the target yet: then that is not asked.
+- Whether its node starts a VM by itself is written before that is held, and given back in the end.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -60,6 +62,8 @@ async def carry_out(on: Footing) -> Report:
 
 async def _end(on: Footing, outcome: Outcome, reason: str) -> None:
     on.record = on.record._replace(phase=records.ENDED, outcome=outcome, reason=reason)
+    with suppress(Superseded):
+        await moves.give_autostart_back(on)
     if on.record.kind is not ImpactKind.DELETE:
         await on.write()
         return

@@ -286,6 +286,8 @@ class LibvirtDriver:
             limit_at=now + timedelta(seconds=max(0.0, order.limit_seconds)),
             target=order.target or "",
             source="" if order.node_failed else order.node or "",
+            # One that was given up had it held.
+            autostart=any(one.autostart and not one.ended for one in earlier),
             pause_seconds=seconds,
             limit_seconds=max(0.0, order.limit_seconds),
         )

@@ -12,7 +12,14 @@ from fairnotice.drivers.libvirt.definitions import Definition
 from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.looking import look_for
-from fairnotice.drivers.libvirt.records import ENDED, MOVING, RETURNING, Record, records_in
+from fairnotice.drivers.libvirt.records import (
+    ENDED,
+    MOVING,
+    RETURNING,
+    STAYING,
+    Record,
+    records_in,
+)
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
 from fairnotice.words import ImpactKind, Outcome
 
@@ -24,7 +31,7 @@ TRY_AGAIN_SECONDS = (0.1, 0.3, 1.0, 3.0)
 # So long after its limit an impact may still go on: two clocks are never quite alike.
 LATE_SECONDS = 10.0
 # Phases that only undo: nobody is left off because they are late.
-UNDOING = (RETURNING, ENDED)
+UNDOING = (STAYING, RETURNING, ENDED)
 
 Call = Callable[[Any], Any]
 

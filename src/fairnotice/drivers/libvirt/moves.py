@@ -54,6 +54,7 @@ async def migrate(on: Footing) -> None:
         must_run(sight)
         if sight.paused:
             raise Failed(f"{sight.domain} is paused")
+        await _hold_autostart(on)
         await _take_over(on, on.hosts[source], sight, target)
     if not await _arrived(on):
         raise Failed(f"{on.record.vm} did not arrive on {target.name}")
@@ -151,8 +152,20 @@ async def redeploy(on: Footing) -> None:
         await _take_remains_away(on)
         await _must_have_room(on)
         await _hold_autostart(on)
-        await shut_down(on)
-        await on.write(phase=records.MOVING)
+        await on.write(phase=records.LEAVING)
+    if on.record.phase == records.LEAVING:
+        try:
+            await shut_down(on)
+            # A while has passed, and whoever carries this on has not looked yet.
+            await _must_have_room(on)
+            await on.write(phase=records.MOVING)
+        except (Trouble, Failed) as error:
+            # Nothing of it is there yet, whatever the target would say.
+            with suppress(Trouble):
+                await on.write(phase=records.STAYING, reason=str(error))
+    if on.record.phase == records.STAYING:
+        await _start_again(on)
+        raise Failed(on.record.reason)
     await _settle(on)
 
 
@@ -221,13 +234,13 @@ async def _take_remains_away(on: Footing) -> None:
 async def _hold_autostart(on: Footing) -> None:
     """Nobody but us starts it from now on; whether its node did is written first."""
     places = await on.places()
-    ours = [(on.hosts[name], sight) for name, sight in places.items()]
-    if not on.record.autostart:
-        asked = [await host.on(one.domain, lambda domain: domain.autostart()) for host, one in ours]
-        await on.write(autostart=any(asked))
+    if places and not on.record.autostart:
+        name = latest(places)
+        asked = await on.hosts[name].on(places[name].domain, lambda domain: domain.autostart())
+        await on.write(autostart=bool(asked))
     if on.record.autostart:
-        for host, sight in ours:
-            await on.insist(host, sight, lambda domain: domain.setAutostart(0))
+        for name, sight in places.items():
+            await on.insist(on.hosts[name], sight, lambda domain: domain.setAutostart(0))
 
 
 async def _settle(on: Footing) -> None:
@@ -245,9 +258,7 @@ async def _settle(on: Footing) -> None:
             await on.write(phase=records.RETURNING, reason=str(error))
     if on.record.phase == records.RETURNING:
         await _go_back(on)
-    target = _target(on)
-    await _only_there(on, target)
-    await _give_autostart_back(on, target)
+    await _only_there(on, _target(on))
 
 
 async def _only_there(on: Footing, target: Host) -> None:
@@ -293,18 +304,29 @@ async def _go_back(on: Footing) -> None:
         return
     if there is not None:
         await undefine(on, target, there)
-    for name, sight in (await on.places()).items():
-        await _give_autostart_back(on, on.hosts[name])
-        if on.record.kind is ImpactKind.REDEPLOY:
-            await on.start(on.hosts[name], sight)
+    if on.record.kind is ImpactKind.REDEPLOY:
+        await _start_again(on)
     raise Failed(on.record.reason)
 
 
-async def _give_autostart_back(on: Footing, host: Host) -> None:
-    sight = await host.look(on.record.vm)
-    if on.record.autostart and sight is not None:
-        with suppress(Trouble):
-            await on.insist(host, sight, lambda domain: domain.setAutostart(1))
+async def _start_again(on: Footing) -> None:
+    """Where it ran before."""
+    places = await on.places()
+    places.pop(on.record.target, None)
+    if places:
+        name = latest(places)
+        await on.start(on.hosts[name], places[name])
+
+
+async def give_autostart_back(on: Footing) -> None:
+    """Where the VM is now; however this has ended."""
+    places = await on.places()
+    if on.record.autostart and places:
+        name = latest(places)
+        try:
+            await on.insist(on.hosts[name], places[name], lambda domain: domain.setAutostart(1))
+        except Trouble as error:
+            log.warning("%s is not started with %s any more: %s", on.record.vm, name, error)
 
 
 def _is_outdated(there: Sight | None, definition: Definition) -> bool:
