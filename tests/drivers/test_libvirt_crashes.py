@@ -10,10 +10,12 @@ import pytest
 
 from fairnotice.drivers.libvirt import footing, pauses
 from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.drivers.libvirt.records import MOVING, records_in
 from fairnotice.errors import Unavailable
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, libvirt, order, states
 
+REDEPLOY = ImpactKind.REDEPLOY
 OFF = libvirt.VIR_DOMAIN_SHUTOFF
 AFTERWARDS = {
     ImpactKind.FREEZE: {"n1": RUNNING},
@@ -126,6 +128,56 @@ def test_a_control_plane_that_dies_at_any_change_is_carried_on(fresh, kind, deaf
             if not died:
                 assert at > 3
                 break
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize("trouble", ["away", "refuses"])
+def test_a_redeploy_that_died_at_any_change_leaves_no_vm_off_when_its_target_fails(
+    fresh, trouble, deaf
+):
+    """It runs where it was; or it is on the target for certain, which is waited for."""
+
+    def refuse(call):
+        if call == ("n2", "create"):
+            raise libvirt.libvirtError("the disk is not there")
+
+    async def story(nodes, at):
+        die, _ = dying(at)
+        surround(nodes, lambda _: None, die, deaf=deaf)
+        first = nodes.driver(**LIMITS)
+        (died,) = await asyncio.gather(first.impact(order(REDEPLOY), 1), return_exceptions=True)
+        nodes["n2"].away = trouble == "away"
+        surround(nodes, refuse if trouble == "refuses" else lambda _: None, deaf=deaf)
+        later = nodes.driver(**LIMITS)
+        if nodes["n2"].away and may_be_elsewhere(nodes):
+            assert await undecided(later), at
+            nodes["n2"].away = False
+        report = await ended(later, "op/vm", 2)
+        if report.outcome is Outcome.NOT_BEGUN:
+            report = await later.impact(order(REDEPLOY), 2)
+        nodes["n2"].away = False
+        await later.close()
+        await first.close()
+        return isinstance(died, Died), report
+
+    for at in count():
+        nodes = fresh(deaf=deaf)
+        nodes["n1"].connection.lookupByName("vm").setAutostart(1)
+        died, report = asyncio.run(story(nodes, at))
+        where = "n2" if report.outcome is Outcome.DONE else "n1"
+        assert states(nodes) == {where: RUNNING}, (at, report)
+        assert nodes[where].connection.lookupByName("vm").autostart() == 1, (at, report)
+        if not died:
+            assert at > 8
+            break
+
+
+def may_be_elsewhere(nodes):
+    """Whether the first node cannot say for certain that the VM is nowhere else."""
+    for domain in nodes["n1"].connection.listAllDomains(0):
+        if domain.name() == "vm":
+            return any(one.phase == MOVING for one in records_in(domain.XMLDesc(0)))
+    return True
 
 
 @pytest.mark.parametrize("deaf", [False, True])
@@ -370,6 +422,53 @@ def test_autostart_goes_along_and_comes_back(fresh):
     assert impact(nodes, ImpactKind.REDEPLOY, epoch=2, **back).outcome is Outcome.FAILED
     assert states(nodes) == {"n2": RUNNING}
     assert nodes["n2"].connection.lookupByName("vm").autostart() == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "refused"),
+    [
+        (ImpactKind.REDEPLOY, "n2", "destroy"),
+        (ImpactKind.REDEPLOY, "n2", "create"),
+        (ImpactKind.START, "n1", "create"),
+        (ImpactKind.START, "n2", "create"),
+    ],
+)
+def test_autostart_comes_back_however_it_ends(fresh, kind, target, refused):
+    """What was held for a while is not lost with a failure."""
+    nodes = fresh()
+    domain = nodes["n1"].connection.lookupByName("vm")
+    domain.setAutostart(1)
+    if kind is ImpactKind.START:
+        domain.destroy()
+    before = states(nodes)
+
+    def refuse(call):
+        if call == ("n1" if refused == "destroy" else target, refused):
+            raise libvirt.libvirtError("the disk is not there")
+
+    surround(nodes, refuse, deaf=True)
+    assert impact(nodes, kind, target=target).outcome is Outcome.FAILED
+    assert states(nodes) == before
+    assert domain.autostart() == 1
+
+
+def test_autostart_that_an_impact_held_comes_back_with_the_next_one(fresh):
+    """The first has died, and the law has given it up."""
+    nodes = fresh()
+    domain = nodes["n1"].connection.lookupByName("vm")
+    domain.setAutostart(1)
+
+    def die(call):
+        if call[1] == "shutdown":
+            raise Died
+
+    surround(nodes, die)
+    with pytest.raises(Died):
+        impact(nodes, ImpactKind.REDEPLOY)
+    assert domain.autostart() == 0
+    surround(nodes, lambda _: None)
+    assert impact(nodes, ImpactKind.REBOOT, epoch=2, key="later/vm").outcome is Outcome.DONE
+    assert domain.autostart() == 1
 
 
 def test_a_label_that_cannot_be_read_is_no_vm_that_is_gone(fresh):

@@ -9,7 +9,7 @@ import asyncio
 import base64
 import logging
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple, TypeVar
@@ -21,7 +21,7 @@ from fairnotice.drivers.libvirt import records
 from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.looking import in_time
-from fairnotice.drivers.libvirt.records import Record
+from fairnotice.drivers.libvirt.records import Moved, Record
 from fairnotice.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Definitions:
         self._live: dict[str, Live] = {}
         # What each node keeps, as far as it was read.
         self._there: dict[str, dict[str, Kept]] = {}
-        # Who has not answered, this time.
+        # Who has not answered during this survey.
         self._silent: set[str] = set()
 
     def outdated(self, domain: str) -> None:
@@ -81,7 +81,6 @@ class Definitions:
 
     async def keep(self, places: Mapping[str, tuple[str, Sight]], reached: list[str]) -> None:
         """See that those of these VMs are kept; where that fails, it is tried at the next look."""
-        self._silent.clear()
         for name in set(self._there) - set(reached):
             del self._there[name]
         for vm, (node, sight) in places.items():
@@ -89,6 +88,7 @@ class Definitions:
                 await self._keep(vm, node, sight, reached)
             except (Trouble, Unavailable) as error:
                 log.info("the definition of %s is not kept yet: %s", vm, error)
+        self._silent.clear()
 
     async def _keep(self, vm: str, node: str, sight: Sight, reached: list[str]) -> None:
         now = self._clock.wall()
@@ -107,6 +107,20 @@ class Definitions:
             elif vm not in there or there[vm].definition != definition:
                 await self._write(keeper, vm, Kept(definition, now))
 
+    async def without_remains(
+        self, places: Mapping[str, tuple[str, Sight]], reached: list[str]
+    ) -> dict[str, tuple[str, Sight]]:
+        """Those of these VMs that are off, and of which none that was put somewhere later is known.
+
+        And all that run.
+        """
+        left = {}
+        for vm, (node, sight) in places.items():
+            known = None if sight.active else await self.find(vm, reached)
+            if known is None or records.moved_in(known.xml).at <= sight.moved.at:
+                left[vm] = (node, sight)
+        return left
+
     async def forget_all_but(self, vms: set[str]) -> None:
         """Every node was asked, and there are these alone."""
         for name in list(self._there):
@@ -117,11 +131,13 @@ class Definitions:
             del self._seen[vm]
             self._live.pop(vm, None)
 
-    async def find(self, vm: str) -> Definition | None:
-        """The latest that anybody who can be asked has; None where nobody has one."""
-        self._silent.clear()
+    async def find(self, vm: str, nodes: Iterable[str] | None = None) -> Definition | None:
+        """The latest that any of these who can be asked has, or we have; None where nobody has."""
+        if nodes is None:
+            self._silent.clear()
+        asked = self._hosts if nodes is None else nodes
         known = [self._seen[vm]] if vm in self._seen else []
-        looks = await asyncio.gather(*map(self._kept_on, self._hosts), return_exceptions=True)
+        looks = await asyncio.gather(*map(self._kept_on, asked), return_exceptions=True)
         for there in looks:
             if isinstance(there, dict):
                 known += [there[vm]] if vm in there else []
@@ -215,18 +231,22 @@ def without_impacts(xml: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def with_record(xml: str, record: Record) -> str:
-    """The domain as another node defines it: with the impact's key."""
+def with_record(xml: str, record: Record, moved: Moved) -> str:
+    """The domain as another node defines it: with the impact's key, and since when it is there."""
     root = ET.fromstring(xml)  # noqa: S314 - libvirtd wrote it
     metadata = root.find("metadata")
     if metadata is None:
         metadata = ET.SubElement(root, "metadata")
     for old in list(metadata):
-        if old.attrib.get("key") == record.key:
+        if old.attrib.get("key") == record.key or old.tag.startswith("{" + records.MOVED):
             metadata.remove(old)
-    element = ET.fromstring(records.written(record))  # noqa: S314 - it is our own
-    element.tag = f"{{{records.impact_uri(record.key)}}}{element.tag}"
-    metadata.append(element)
+    for uri, text in (
+        (records.impact_uri(record.key), records.written(record)),
+        (records.MOVED, records.written_moved(moved)),
+    ):
+        element = ET.fromstring(text)  # noqa: S314 - it is our own
+        element.tag = f"{{{uri}}}{element.tag}"
+        metadata.append(element)
     return ET.tostring(root, encoding="unicode")
 
 

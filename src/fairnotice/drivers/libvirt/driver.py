@@ -58,8 +58,8 @@ class LibvirtDriver:
             for name, address in settings.nodes.items()
         }
         self._deeds: dict[str, asyncio.Task[Report]] = {}
-        # The keys of those that are no more than a pause.
-        self._freezes: set[str] = set()
+        # What those of them stand on that are beyond their beginning.
+        self._footings: dict[str, Footing] = {}
         # All that is left of a domain when its node is gone.
         self._definitions = Definitions(self._hosts, clock)
         self._surveyor = Surveyor(self._hosts, settings, clock, self._definitions)
@@ -98,7 +98,7 @@ class LibvirtDriver:
             return Report(Outcome.NOT_BEGUN)
         if record.ended:
             return record.report
-        _ = self._begin(key, self._carry_on(record._replace(epoch=epoch)))
+        _ = self._begin(key, self._carry_on(record, epoch))
         return Report(Outcome.UNDER_WAY)
 
     async def discover(self, epoch: int) -> tuple[Found, ...]:
@@ -112,14 +112,7 @@ class LibvirtDriver:
         if self._closed:
             return
         self._closed = True
-        deeds = dict(self._deeds)
-        for key in self._freezes & deeds.keys():
-            deeds[key].cancel()
-        if deeds:
-            await asyncio.wait(deeds.values(), timeout=LAST_SECONDS)
-        for deed in deeds.values():
-            deed.cancel()
-        await asyncio.gather(*deeds.values(), return_exceptions=True)
+        await self._give_up(dict(self._deeds))
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
 
     # ---- What the fleet is told of ----
@@ -129,7 +122,7 @@ class LibvirtDriver:
         self._check_open()
         survey, places = await self._surveyor.survey(epoch)
         for sights in places.values():
-            for _, sight in sights:
+            for sight in sights.values():
                 self._resume_forgotten(sight, epoch)
         return survey
 
@@ -160,7 +153,7 @@ class LibvirtDriver:
             left = sight.paused and record.phase in pauses.PAUSING
             if left and record.key not in self._deeds:
                 log.warning("%s was paused by a control plane that is gone", sight.vm)
-                _ = self._begin(record.key, self._carry_on(record._replace(epoch=epoch)))
+                _ = self._begin(record.key, self._carry_on(record, epoch))
 
     # ---- Impacts ----
 
@@ -174,21 +167,47 @@ class LibvirtDriver:
         """What ended is written on its domain; what was given up may be carried on."""
         if self._deeds.get(key) is deed:
             del self._deeds[key]
-            self._freezes.discard(key)
+            self._footings.pop(key, None)
         if not deed.cancelled() and deed.exception() is not None:
             log.info("%s was given up here: %s", key, deed.exception())
+
+    async def _give_up(self, deeds: Mapping[str, "asyncio.Task[Report]"]) -> None:
+        """Let these come to their ends, for a while; who is frozen is let go of at once."""
+        for key, deed in deeds.items():
+            if key in self._footings and self._footings[key].record.kind is ImpactKind.FREEZE:
+                deed.cancel()
+        if deeds:
+            await asyncio.wait(deeds.values(), timeout=LAST_SECONDS)
+        for deed in deeds.values():
+            deed.cancel()
+        await asyncio.gather(*deeds.values(), return_exceptions=True)
+
+    async def _supersede(self, order: Order) -> None:
+        """Have what was begun with this VM before do nothing more: the law has let go of it."""
+        older = {}
+        for key, deed in self._deeds.items():
+            if key == order.key:
+                break
+            if key.partition("/")[2] == order.vm:
+                older[key] = deed
+                log.warning("%s is given up: %s was begun after it", key, order.key)
+        for key in older.keys() & self._footings.keys():
+            self._footings[key].superseded_by = order.key
+        await self._give_up(older)
 
     async def _impact(self, order: Order, epoch: int) -> Report:
         await self._meet(epoch, order.node)
         failed = order.node if order.node_failed else None
         try:
             record = await self._record(order.key, failed, order.node)
+            if record is None:
+                await self._supersede(order)
             places, lost = await look_for(order.vm, self._hosts, needed=(order.node,))
         except Trouble as error:
             return Report(Outcome.FAILED, str(error))
         if record is None:
             _must_be_certain(places, lost, failed, order.node)
-            record = self._record_of(order, epoch)
+            record = self._record_of(order, epoch, places)
             if not places and order.kind is ImpactKind.DELETE:
                 return Report(Outcome.DONE, f"there is no domain of {order.vm} any more")
             if not places and not await self._noted_elsewhere(record, failed):
@@ -200,7 +219,7 @@ class LibvirtDriver:
             await self._meet(epoch, order.node)
         if record.ended:
             return record.report
-        return await self._carry_on(record._replace(epoch=epoch))
+        return await self._carry_on(record, epoch)
 
     async def _noted_elsewhere(self, record: Record, failed: str | None) -> bool:
         """Whether the VM of a node that failed can be had elsewhere, which is written there now."""
@@ -212,8 +231,9 @@ class LibvirtDriver:
         await target.note(record)
         return True
 
-    def _record_of(self, order: Order, epoch: int) -> Record:
+    def _record_of(self, order: Order, epoch: int, places: Mapping[str, Sight]) -> Record:
         now = self._clock.wall()
+        earlier = [one for sight in places.values() for one in sight.records]
         seconds = order.duration_seconds
         if seconds < 0:
             seconds = UNANNOUNCED_FREEZE_SECONDS
@@ -222,18 +242,23 @@ class LibvirtDriver:
             vm=order.vm,
             kind=order.kind,
             epoch=epoch,
-            begun_at=now,
+            begun_at=max([now, *(one.begun_at + records.A_MOMENT for one in earlier)]),
             until=now + timedelta(seconds=seconds),
             limit_at=now + timedelta(seconds=max(0.0, order.limit_seconds)),
             target=order.target or "",
             source="" if order.node_failed else order.node or "",
+            # One that was given up had it held.
+            autostart=any(one.autostart and not one.ended for one in earlier),
+            pause_seconds=seconds,
+            limit_seconds=max(0.0, order.limit_seconds),
         )
 
-    async def _carry_on(self, record: Record) -> Report:
+    async def _carry_on(self, record: Record, epoch: int) -> Report:
+        record = records.carried_on(record, epoch, self._clock.wall())
         on = Footing(record, self._hosts, self._settings, self._clock, self._definitions.find)
+        self._footings[record.key] = on
         if record.kind is not ImpactKind.FREEZE:
             return await carry_out(on)
-        self._freezes.add(record.key)
         try:
             return await carry_out(on)
         except asyncio.CancelledError:

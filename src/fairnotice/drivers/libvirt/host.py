@@ -18,7 +18,7 @@ from fairnotice.drivers.libvirt import disks, labels, records
 from fairnotice.drivers.libvirt.happenings import Happenings
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.line import Connection, Line
-from fairnotice.drivers.libvirt.records import Record
+from fairnotice.drivers.libvirt.records import Moved, Record
 from fairnotice.drivers.libvirt.settings import NodeAddress
 from fairnotice.errors import LeadLost, UsageError
 from fairnotice.words import Power
@@ -70,6 +70,11 @@ class Sight(NamedTuple):
     def is_marked(self, key: str) -> bool:
         """Whether it has run ever since it got this mark."""
         return f'"{records.mark_uri(key)}"' in self.xml
+
+    @property
+    def moved(self) -> Moved:
+        """Since when it is how the VM is."""
+        return records.moved_in(self.xml)
 
     @property
     def records(self) -> list[Record]:
@@ -242,6 +247,11 @@ def mark(domain: Domain, key: str) -> None:
         records.mark_uri(key),
         libvirt.VIR_DOMAIN_AFFECT_LIVE,
     )
+
+
+def mark_moved(domain: Domain, moved: Moved) -> None:
+    """Say of a domain since when it is how its VM is."""
+    _set(domain, records.written_moved(moved), records.MOVED)
 
 
 def give_up_place(domain: Domain, *, given_up: bool) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fairnotice.clock import Clock
 from fairnotice.drivers.driver import Found, Survey
 from fairnotice.drivers.libvirt.definitions import Definitions
+from fairnotice.drivers.libvirt.footing import latest
 from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.looking import in_time
@@ -20,19 +21,12 @@ log = logging.getLogger(__name__)
 WHOLE_LOOK_SECONDS = 10.0
 
 
-class Place(NamedTuple):
-    """Where a VM is, and what its domain there is like."""
-
-    node: str
-    sight: Sight
-
-
 class Seen(NamedTuple):
     """A survey, and everything that was seen for it."""
 
     survey: Survey
-    # Of every VM all its domains.
-    places: Mapping[str, list[Place]]
+    # Of every VM all its domains, by node.
+    places: Mapping[str, Mapping[str, Sight]]
 
 
 class Surveyor:
@@ -54,7 +48,7 @@ class Surveyor:
 
     async def survey(self, epoch: int) -> Seen:
         """What there is on the nodes that can be asked, and which cannot for long enough."""
-        places: dict[str, list[Place]] = {}
+        places: dict[str, dict[str, Sight]] = {}
         reached, away, readable = [], [], True
         looks = await asyncio.gather(
             *(_look_at(host, epoch) for host in self._hosts.values()), return_exceptions=True
@@ -74,14 +68,17 @@ class Surveyor:
         # Whose label cannot be read may be any VM: none is gone for certain.
         whole = readable and len(reached) == len(self._hosts)
         there = {vm: _where(vm, found) for vm, found in places.items()}
+        if not whole:
+            # Remains of a VM whose node cannot be asked are not the VM.
+            there = await self._definitions.without_remains(there, reached)
         await self._definitions.keep(there, reached)
         if whole:
             await self._definitions.forget_all_but(set(places))
         return Seen(Survey(_found(there), frozenset(reached), frozenset(away), whole), places)
 
-    async def everything(self) -> dict[str, Place]:
+    async def everything(self) -> dict[str, tuple[str, Sight]]:
         """Every VM, and where it is; Unavailable where a node cannot be asked."""
-        places: dict[str, list[Place]] = {}
+        places: dict[str, dict[str, Sight]] = {}
         for name, host in self._hosts.items():
             _add(places, name, await host.look_at_all())
         return {vm: _where(vm, found) for vm, found in places.items()}
@@ -101,20 +98,21 @@ async def _look_at(host: Host, epoch: int) -> list[Sight]:
     return await in_time(host, host.look_at_all(), seconds=WHOLE_LOOK_SECONDS)
 
 
-def _add(places: dict[str, list[Place]], node: str, sights: list[Sight]) -> None:
+def _add(places: dict[str, dict[str, Sight]], node: str, sights: list[Sight]) -> None:
     for sight in sights:
-        places.setdefault(sight.vm, []).append(Place(node, sight))
+        places.setdefault(sight.vm, {})[node] = sight
 
 
-def _where(vm: str, places: list[Place]) -> Place:
-    """On two nodes during a move, a VM is where it runs."""
-    running = [place.node for place in places if place.sight.running]
+def _where(vm: str, places: Mapping[str, Sight]) -> tuple[str, Sight]:
+    """On two nodes during a move, a VM is where it runs; or where it was put last."""
+    running = [node for node, sight in places.items() if sight.running]
     if len(running) > 1:
         log.error("%s runs on %s: stop one of them by hand", vm, " and on ".join(running))
-    return next((place for place in reversed(places) if place.sight.active), places[0])
+    node = latest(places)
+    return node, places[node]
 
 
-def _found(places: Mapping[str, Place]) -> tuple[Found, ...]:
+def _found(places: Mapping[str, tuple[str, Sight]]) -> tuple[Found, ...]:
     return tuple(
         Found(vm, None if sight.given_up and not sight.active else node, sight.power)
         for vm, (node, sight) in sorted(places.items())
