@@ -91,12 +91,48 @@ def test_the_order_says_what_the_driver_needs():
             assert (order.event,) == decision.answer.events
             assert order.key == f"{decision.answer.operations[0]}/db"
             assert order.limit_seconds == 69
-            assert not order.node_failed
+            assert not order.failed_nodes
             await conductor.submit(FailNode(id="f", by=OPERATOR, node="node-3"))
             await settled(turns=10)
             moved = orders[-1][0]
             assert (moved.vm, moved.node, moved.kind.value) == ("db", "node-3", "redeploy")
             assert moved.node_failed
+            assert moved.failed_nodes == {"node-3"}
+
+    asyncio.run(story())
+
+
+def test_a_node_that_fails_while_a_driver_cannot_say_is_told_with_the_next_question():
+    """A second one is declared failed a moment later: then nobody has to be asked there."""
+    told = []
+
+    class Blind(SimulatedDriver):
+        async def impact(self, order, epoch):
+            told.append(order.failed_nodes)
+            if "node-2" not in order.failed_nodes:
+                raise Unavailable("node-2 does not answer")
+            return await super().impact(order, epoch)
+
+        async def outcome(self, _, __, failed_nodes=frozenset()):
+            told.append(failed_nodes)
+            if "node-2" not in failed_nodes:
+                raise Unavailable("node-2 does not answer")
+            return Report(Outcome.NOT_BEGUN)
+
+    async def story():
+        clock = ManualClock()
+        async with conducting(driver=Blind(clock, durations=AT_ONCE), clock=clock) as conductor:
+            await conductor.submit(FailNode(id="first", by=OPERATOR, node="node-3"))
+            for _ in range(3):
+                await settled(turns=10)
+                clock.advance(seconds=1)
+            assert set(told) == {frozenset({"node-3"})}
+            await conductor.submit(FailNode(id="second", by=OPERATOR, node="node-2"))
+            for _ in range(4):
+                await settled(turns=10)
+                clock.advance(seconds=1)
+            assert told[-1] == {"node-2", "node-3"}
+            assert conductor.fleet.impacts["first/db"].status is ImpactStatus.DONE
 
     asyncio.run(story())
 
@@ -272,11 +308,13 @@ def test_a_driver_that_cannot_say_is_asked_again():
         class Shy(SimulatedDriver):
             asked = 0
 
-            async def outcome(self, key, epoch):
+            async def outcome(self, key, epoch, failed_nodes=frozenset()):
                 Shy.asked += 1
                 if Shy.asked < 3:
                     raise Unavailable("the hypervisor does not answer")
-                return (await super().outcome(key, epoch))._replace(outcome=Outcome.DONE)
+                return (await super().outcome(key, epoch, failed_nodes))._replace(
+                    outcome=Outcome.DONE
+                )
 
         async with conducting(store, SimulatedDriver(clock), clock) as first:
             await started(first)
@@ -417,8 +455,8 @@ def test_nobody_is_asked_about_what_has_timed_out():
         async def impact(self, *_):
             raise Unavailable("the hypervisor is gone")
 
-        async def outcome(self, key, epoch):
-            asked.append((key, epoch))
+        async def outcome(self, *given):
+            asked.append(given)
             raise Unavailable("the hypervisor is gone")
 
     async def story():

@@ -1,10 +1,11 @@
 """A VM of libvirt elsewhere: room, disks, and definitions that outlive their node."""
 
 import asyncio
+import threading
 
 import pytest
 
-from fairnotice.drivers.libvirt import labels
+from fairnotice.drivers.libvirt import labels, looking
 from fairnotice.drivers.libvirt.definitions import kept_in
 from fairnotice.drivers.libvirt.host import DEFINITIONS, LEDGER
 from fairnotice.drivers.libvirt.labels import Label
@@ -16,12 +17,13 @@ from tests.drivers.libvirt_nodes import (
     TEMPORARY_BYTES,
     TestNodes,
     ended,
+    libvirt,
     order,
     states,
 )
 
 REDEPLOY = order(ImpactKind.REDEPLOY)
-OF_A_FAILED_NODE = REDEPLOY._replace(node_failed=True)
+OF_A_FAILED_NODE = REDEPLOY._replace(failed_nodes=frozenset({"n1"}))
 GRAPHICS = '<graphics type="vnc" passwd="secret"/>'
 
 
@@ -243,6 +245,78 @@ def test_a_control_plane_that_dies_while_it_starts_one_elsewhere_is_carried_on(n
 
     assert asyncio.run(asyncio.wait_for(story(), 20)).outcome is Outcome.DONE
     assert nodes["n2"].connection.lookupByName("vm").state()[0] == RUNNING
+
+
+def test_of_two_nodes_that_failed_the_vms_are_started_elsewhere(nodes):
+    """The other one cannot be asked either, and nothing runs there; one only away may have it."""
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        nodes["n1"].away = nodes["n2"].away = True
+        wanted = OF_A_FAILED_NODE._replace(target="n3")
+        with pytest.raises(Unavailable):
+            await driver.impact(wanted, 1)
+        # It is declared failed a moment after the first: whoever asks says so.
+        with pytest.raises(Unavailable):
+            await driver.outcome(wanted.key, 1, wanted.failed_nodes)
+        both = frozenset({"n1", "n2"})
+        assert (await driver.outcome(wanted.key, 1, both)).outcome is Outcome.NOT_BEGUN
+        report = await driver.impact(wanted._replace(failed_nodes=both), 1)
+        await driver.close()
+        return report
+
+    assert asyncio.run(story()).outcome is Outcome.DONE
+    assert nodes["n3"].connection.lookupByName("vm").state()[0] == RUNNING
+
+
+def test_a_node_that_failed_and_hangs_is_not_waited_for(nodes, monkeypatch):
+    """Its line lives; its VMs are started elsewhere all the same."""
+    monkeypatch.setattr(looking, "SLOW_SECONDS", 0.05)
+    hung = threading.Event()
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        nodes["n1"].slow = hung.wait
+        try:
+            started = asyncio.ensure_future(driver.impact(OF_A_FAILED_NODE, 1))
+            done, _ = await asyncio.wait({started}, timeout=15)
+            assert done
+            return started.result()
+        finally:
+            hung.set()
+            await driver.close()
+
+    assert asyncio.run(story()).outcome is Outcome.DONE
+    assert nodes["n2"].connection.lookupByName("vm").state()[0] == RUNNING
+
+
+def test_a_deallocated_vm_is_started_while_some_other_node_is_away(nodes):
+    """It has given up its place where it is defined: it runs nowhere, whoever cannot be asked."""
+
+    async def story():
+        driver = nodes.driver()
+        stopped = await driver.impact(order(ImpactKind.DEALLOCATE), 1)
+        nodes["n3"].away = True
+        start = order(ImpactKind.START, key="start/vm")._replace(node=None)
+        started = await driver.impact(start, 1)
+        await driver.close()
+        return stopped.outcome, started.outcome
+
+    assert asyncio.run(story()) == (Outcome.DONE, Outcome.DONE)
+    assert states(nodes) == {"n2": RUNNING}
+
+
+def test_what_is_left_of_a_vm_does_not_say_that_it_is_nowhere_else(nodes):
+    """It is off where it was once; it may run on the node that cannot be asked."""
+    nodes["n1"].connection.lookupByName("vm").destroy()
+    nodes["n3"].away = True
+    with pytest.raises(Unavailable):
+        impact(nodes, order(ImpactKind.START)._replace(node=None))
+    with pytest.raises(Unavailable):
+        impact(nodes, order(ImpactKind.START)._replace(node="n3"))
+    assert states(nodes)["n1"] == libvirt.VIR_DOMAIN_SHUTOFF
 
 
 def test_one_whose_definition_nobody_has_is_not_started(nodes):

@@ -14,7 +14,7 @@ from tests.drivers.libvirt_nodes import RUNNING, TestNodes, libvirt, order, stat
 
 OFF = libvirt.VIR_DOMAIN_SHUTOFF
 NEW_KIB, OLD_KIB = 32768, 65536
-OF_A_FAILED_NODE = order(ImpactKind.REDEPLOY)._replace(node_failed=True)
+OF_A_FAILED_NODE = order(ImpactKind.REDEPLOY)._replace(failed_nodes=frozenset({"n1"}))
 STOP = order(ImpactKind.STOP, "stop/vm")._replace(node="n2", target=None)
 START = order(ImpactKind.START, "start/vm")._replace(node="n2")
 
@@ -108,6 +108,7 @@ def test_remains_on_the_target_are_not_the_vm_of_a_node_that_failed(nodes):
     assert found(nodes) == [("n2", Power.RUNNING)]
     nodes["n2"].away = True
     back = OF_A_FAILED_NODE._replace(key="back/vm", node="n2", target="n1")
+    back = back._replace(failed_nodes=frozenset({"n2"}))
     assert impact(nodes, back).outcome is Outcome.DONE
     assert states(nodes)["n1"] == RUNNING
     assert domain(nodes, "n1").maxMemory() == NEW_KIB

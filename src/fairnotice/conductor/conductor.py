@@ -20,7 +20,7 @@ from fairnotice.conductor.doubts import Doubts, changes_of
 from fairnotice.conductor.feed import Feed
 from fairnotice.conductor.following import RETRY_SECONDS, Following
 from fairnotice.conductor.leading import Lead, Leader, Reign, not_leading
-from fairnotice.conductor.orders import Orders, order_of
+from fairnotice.conductor.orders import Orders, failed_nodes, order_of
 from fairnotice.conductor.store_thread import StoreThread
 from fairnotice.conductor.submissions import Decide, Submission, answer, decide_all, give_up
 from fairnotice.conductor.timers import Timers
@@ -88,7 +88,9 @@ class Conductor:
         self._waking = Waking(
             clock, lambda: self.now().wall, self.submit, lambda: self.trouble is not None
         )
-        self._orders = Orders(driver, clock, self.submit, self._is_live)
+        self._orders = Orders(
+            driver, clock, self.submit, self._is_live, lambda: failed_nodes(self.fleet)
+        )
         self._latest = clock.wall()
         # The life that takes commands has begun here.
         self._leads = False

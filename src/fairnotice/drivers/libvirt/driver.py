@@ -86,14 +86,16 @@ class LibvirtDriver:
             await self._meet(epoch)
         return await asyncio.shield(deed)
 
-    async def outcome(self, key: str, epoch: int) -> Report:
+    async def outcome(
+        self, key: str, epoch: int, failed_nodes: frozenset[str] = frozenset()
+    ) -> Report:
         """What became of this key; what is half done is carried on."""
         self._check_open()
         await self._meet(epoch)
         deed = self._deeds.get(key)
         if deed is not None:
             return deed.result() if deed.done() else Report(Outcome.UNDER_WAY)
-        record = await self._record(key)
+        record = await self._record(key, failed_nodes)
         if record is None:
             return Report(Outcome.NOT_BEGUN)
         if record.ended:
@@ -196,35 +198,35 @@ class LibvirtDriver:
         await self._give_up(older)
 
     async def _impact(self, order: Order, epoch: int) -> Report:
-        await self._meet(epoch, order.node)
-        failed = order.node if order.node_failed else None
+        home = _home(order)
+        await self._meet(epoch, home)
         try:
-            record = await self._record(order.key, failed, order.node)
+            record = await self._record(order.key, order.failed_nodes, order)
             if record is None:
                 await self._supersede(order)
-            places, lost = await look_for(order.vm, self._hosts, needed=(order.node,))
+            places, lost = await look_for(order.vm, self._hosts, needed=(home,))
         except Trouble as error:
             return Report(Outcome.FAILED, str(error))
         if record is None:
-            _must_be_certain(places, lost, failed, order.node)
+            _must_be_certain(places, lost, order.failed_nodes, order)
             record = self._record_of(order, epoch, places)
             if not places and order.kind is ImpactKind.DELETE:
                 return Report(Outcome.DONE, f"there is no domain of {order.vm} any more")
-            if not places and not await self._noted_elsewhere(record, failed):
+            if not places and not (order.node_failed and await self._noted_elsewhere(record)):
                 lacking = ", and nobody keeps its definition" if order.node_failed else ""
                 return Report(Outcome.FAILED, f"there is no domain of {order.vm}{lacking}")
             for name, sight in places.items():
                 await self._hosts[name].write(sight, record)
             # Again, now that it is written: a later control plane has either seen it, or is seen.
-            await self._meet(epoch, order.node)
+            await self._meet(epoch, home)
         if record.ended:
             return record.report
         return await self._carry_on(record, epoch)
 
-    async def _noted_elsewhere(self, record: Record, failed: str | None) -> bool:
+    async def _noted_elsewhere(self, record: Record) -> bool:
         """Whether the VM of a node that failed can be had elsewhere, which is written there now."""
         target = self._hosts.get(record.target)
-        if failed is None or record.kind is not ImpactKind.REDEPLOY or target is None:
+        if record.kind is not ImpactKind.REDEPLOY or target is None:
             return False
         if await self._definitions.find(record.vm) is None:
             return False
@@ -283,14 +285,15 @@ class LibvirtDriver:
             raise Unavailable(str(errors[0])) from errors[0]
 
     async def _record(
-        self, key: str, failed: str | None = None, home: str | None = None
+        self, key: str, failed: frozenset[str], order: Order | None = None
     ) -> Record | None:
         """What is written of this key, as far as it has come; None: it was not begun."""
+        home = _home(order)
         found, lost = await look_for(key.partition("/")[2], self._hosts, needed=(home,))
         written = [one for sight in found.values() for one in sight.records if one.key == key]
         written = written or await self._noted(key, home)
         if not written:
-            _must_be_certain(found, lost, failed, home)
+            _must_be_certain(found, lost, failed, order)
             return None
         record = next((one for one in written if one.ended), written[-1])
         if not found and record.kind is ImpactKind.DELETE:
@@ -316,12 +319,26 @@ class LibvirtDriver:
             raise Unavailable("The libvirt driver is closed.")
 
 
+def _home(order: Order | None) -> str | None:
+    """The node that has to be waited for; of one that has failed no answer is."""
+    return None if order is None or order.node_failed else order.node
+
+
 def _must_be_certain(
-    found: Mapping[str, Sight], lost: Lost, failed: str | None, home: str | None
+    found: Mapping[str, Sight], lost: Lost, failed: frozenset[str], order: Order | None
 ) -> None:
-    """Unavailable where the VM may be on a node that cannot be asked, and that has not failed."""
-    if home in found or any(sight.active for sight in found.values()):
+    """Unavailable where the VM may be on a node that cannot be asked, and that has not failed.
+
+    It is nowhere else where its own node has it: the one that the law names, or, of a VM that the
+    law has nowhere, the one where it has given up its place since it is off. A domain of it that is
+    off elsewhere may be no more than what is left of it.
+    """
+    if order is not None and order.node is None:
+        at_home = any(sight.given_up for sight in found.values())
+    else:
+        at_home = order is not None and order.node in found
+    if at_home or any(sight.active for sight in found.values()):
         return
     for name, error in lost.items():
-        if name != failed:
+        if name not in failed:
             raise error
