@@ -4,6 +4,7 @@ import asyncio
 import functools
 import itertools
 import os
+from xml.sax.saxutils import escape
 
 import pytest
 
@@ -48,6 +49,9 @@ class Counted:
         self.real, self.node = real, node
 
     def __getattr__(self, name):
+        if name == "domainEventDeregisterAny":
+            # Of a line that is dead as well.
+            return self.node.unfollow
         self.node.slow()
         if self.node.away:
             return self._away(name)
@@ -90,6 +94,7 @@ class Counted:
 
     def close(self):
         """The node lives on."""
+        self.node.closed += 1
 
 
 class TestNode:
@@ -110,7 +115,10 @@ class TestNode:
         self.around = lambda _, __, call, *given: call(*given)
         # What the test driver has not got, by its name: it is called with what it is asked of.
         self.instead = {}
-        self._followers = {}
+        # Callbacks of whoever follows, with the kind of event that each is for.
+        self.followers = {}
+        self._kinds, self._numbers = set(), itertools.count()
+        self.closed = 0
         file = folder / f"{name}.xml"
         file.write_text(NODE)
         begin_events()
@@ -124,15 +132,23 @@ class TestNode:
 
     def follow(self, _, kind, callback, opaque):
         """One connection of libvirt takes a callback once; here all who ask for it share it."""
-        followers = self._followers.setdefault(kind, [])
-        followers.append(callback)
+        if kind not in self._kinds:
+            self._kinds.add(kind)
+            self.connection.domainEventRegisterAny(
+                None, kind, functools.partial(self._tell, kind), opaque
+            )
+        number = next(self._numbers)
+        self.followers[number] = (kind, callback)
+        return number
 
-        def tell(*given):
-            for one in followers:
-                one(*given)
+    def unfollow(self, number):
+        """This one is told nothing any more."""
+        del self.followers[number]
 
-        if len(followers) == 1:
-            self.connection.domainEventRegisterAny(None, kind, tell, opaque)
+    def _tell(self, kind, *given):
+        for of, callback in list(self.followers.values()):
+            if of == kind:
+                callback(*given)
 
     @property
     def pool(self):
@@ -141,12 +157,12 @@ class TestNode:
 
     def add_disk(self, name, capacity=TEMPORARY_BYTES):
         """One that somebody has made."""
-        self.pool.createXML(VOLUME.format(name=name, capacity=capacity))
+        self.pool.createXML(VOLUME.format(name=escape(name), capacity=capacity))
 
     def run(self, name, label=Label(), more=""):  # noqa: B008
         """A labeled domain that runs, with a disk and a temporary one."""
         self.add_disk(f"{name}-temp")
-        domain = self.connection.defineXML(DOMAIN.format(name=name, more=more))
+        domain = self.connection.defineXML(DOMAIN.format(name=escape(name), more=more))
         hosts.set_label(domain, label)
         domain.create()
         return domain

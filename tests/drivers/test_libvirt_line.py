@@ -1,6 +1,8 @@
 """Nodes that do not answer: nobody else waits for them."""
 
 import asyncio
+import gc
+import itertools
 import threading
 import time
 
@@ -30,6 +32,19 @@ def answers():
 def line_to(opened):
     """One whose libvirtd is opened so."""
     return Line("n1", "test:///n1", CLOCK, Happenings(CLOCK, lambda _: None), opened)
+
+
+class Late:
+    """A connection that nobody waits for any more."""
+
+    def __init__(self):
+        self.closed = threading.Event()
+
+    def close(self):
+        self.closed.set()
+
+    def __getattr__(self, _):
+        return lambda *_: 1
 
 
 async def refused(to):
@@ -90,6 +105,156 @@ def test_a_node_that_refuses_is_asked_again(tmp_path):
     asyncio.run(story())
 
 
+def test_a_connection_that_is_lost_is_closed(tmp_path):
+    """Its callbacks first, which hold it: a node that comes and goes would keep them all."""
+    nodes = TestNodes(tmp_path, "n1")
+    node = nodes["n1"]
+
+    async def story():
+        to = line_to(lambda _: node.opened())
+        for times in range(1, 4):
+            assert await to.ask(lambda connection: connection.getHostname())
+            assert len(node.followers) == 2
+            node.away = True
+            with pytest.raises(Unavailable, match="n1 was lost"):
+                await to.ask(lambda connection: connection.getHostname())
+            node.away = False
+            async with asyncio.timeout(5):
+                while node.closed < times:  # noqa: ASYNC110 - a thread closes it
+                    await asyncio.sleep(0.01)
+            assert not node.followers
+        await to.close()
+
+    asyncio.run(story())
+
+
+def test_a_node_that_refuses_late_is_nobodys_error(monkeypatch):
+    """Whoever asked was told long ago that it is away."""
+    monkeypatch.setattr(line, "CONNECT_SECONDS", 0.05)
+    unheard = []
+
+    def opens(_):
+        time.sleep(0.3)
+        raise libvirt.libvirtError("timed out")
+
+    async def story():
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: unheard.append(what))
+        to = line_to(opens)
+        await refused(to)
+        await asyncio.sleep(0.5)
+        await to.close()
+
+    asyncio.run(story())
+    gc.collect()
+    assert not unheard
+
+
+def test_a_node_that_takes_a_connection_and_says_nothing_is_tried_anew(answers, monkeypatch):
+    """It is switched off and on: the thread that waits for it for good is left behind."""
+    monkeypatch.setattr(line, "CONNECT_SECONDS", 0.05)
+    monkeypatch.setattr(line, "OPEN_SECONDS", 0.1)
+    opened, late = [], Late()
+
+    def opens(_):
+        opened.append(1)
+        if len(opened) == 1:
+            answers.wait()
+            return late
+        return libvirt.open("test:///default")
+
+    async def story():
+        to = line_to(opens)
+        await refused(to)
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    assert await to.ask(lambda connection: connection.getHostname())
+                    break
+                except Unavailable:
+                    await asyncio.sleep(0.02)
+        answers.set()
+        # The first one's comes at last, and nobody wants it.
+        assert await asyncio.to_thread(late.closed.wait, 10)
+        assert await to.ask(lambda connection: connection.getHostname())
+        await to.close()
+
+    asyncio.run(story())
+    assert len(opened) == 2
+
+
+def test_a_node_that_says_nothing_for_hours_has_a_few_threads(answers, monkeypatch):
+    """Each try has twice as long as the one before."""
+    monkeypatch.setattr(line, "CONNECT_SECONDS", 0.01)
+    monkeypatch.setattr(line, "OPEN_SECONDS", 0.05)
+    opened = []
+
+    def opens(_):
+        opened.append(CLOCK.monotonic())
+        answers.wait()
+        return Late()
+
+    async def story():
+        to = line_to(opens)
+        until = CLOCK.monotonic() + 1.5
+        while CLOCK.monotonic() < until:
+            await refused(to)
+            await asyncio.sleep(0.01)
+        await to.close()
+
+    asyncio.run(story())
+    apart = [later - earlier for earlier, later in itertools.pairwise(opened)]
+    assert 3 <= len(opened) <= 5
+    assert all(gap >= 0.05 * 2**number for number, gap in enumerate(apart))
+
+
+def test_calls_that_are_never_answered_are_a_few(answers, monkeypatch):
+    """Nobody waits for them any more; whoever asks then is told at once, until one is answered."""
+    monkeypatch.setattr(line, "UNANSWERED_MAX", 3)
+    asked = []
+
+    def hang(connection):
+        asked.append(1)
+        answers.wait()
+        return connection.getHostname()
+
+    async def story():
+        to = line_to(lambda _: libvirt.open("test:///default"))
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(to.ask(hang), 0.05)
+        for _ in range(20):
+            with pytest.raises(Unavailable, match="has not answered 3 calls"):
+                await to.ask(hang)
+        assert len(asked) == 3
+        answers.set()
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    assert await to.ask(hang)
+                    break
+                except Unavailable:
+                    await asyncio.sleep(0.01)
+        await to.close()
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_does_not_close_holds_up_no_end(answers, monkeypatch):
+    """To close it, its node is told so; and it says nothing."""
+    monkeypatch.setattr(line, "CLOSE_SECONDS", 0.05)
+
+    class Stuck(Late):
+        def close(self):
+            answers.wait()
+
+    async def story():
+        to = line_to(lambda _: Stuck())
+        await to.ask(lambda connection: connection)
+        await within(10, to.close())
+
+    asyncio.run(story())
+
+
 def test_any_number_of_long_calls_leaves_room_for_a_short_one(answers):
     """As migrations are long, and a resume must not wait for them."""
 
@@ -105,26 +270,22 @@ def test_any_number_of_long_calls_leaves_room_for_a_short_one(answers):
 
 def test_a_connection_that_opens_after_the_end_is_closed(answers):
     """Whoever asked for it has gone."""
-    closed = threading.Event()
-
-    class Late:
-        def close(self):
-            closed.set()
+    late = Late()
 
     async def story():
         def opens():
             answers.wait()
-            return Late()
+            return late
 
         waiting = asyncio.create_task(in_thread(opens, given_up=lambda one: one.close()))
         await asyncio.sleep(0.05)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         answers.set()
-        await asyncio.to_thread(closed.wait, 5)
+        await asyncio.to_thread(late.closed.wait, 5)
 
     asyncio.run(story())
-    assert closed.is_set()
+    assert late.closed.is_set()
 
 
 # ---- What a slow node holds up ----

@@ -356,6 +356,22 @@ def test_a_definition_is_kept_anew_when_it_changes_and_not_else(nodes):
     assert "op/vm" not in before["n2"]["vm"].definition.xml
 
 
+def test_a_change_of_a_domain_with_an_odd_name_is_kept(nodes):
+    """In XML it is written otherwise; what is changed is only how it will be started next."""
+    domain = nodes["n1"].run("a&b <c>")
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        nodes["n1"].connection.defineXML(domain.XMLDesc(2).replace(">65536<", ">32768<"))
+        await asyncio.wait_for(driver.news(), 10)
+        await driver.survey(1)
+        await driver.close()
+
+    asyncio.run(story())
+    assert ">32768<" in kept(nodes)["n2"]["a&b <c>"].definition.xml
+
+
 def test_the_definition_of_one_that_is_gone_is_forgotten(nodes):
     """But only when every node was asked."""
     survey(nodes)

@@ -10,7 +10,7 @@ from typing import Any
 from fairnotice.clock import Clock
 from fairnotice.drivers.libvirt.definitions import Definition
 from fairnotice.drivers.libvirt.host import Host, Sight
-from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.line import Trouble, heard
 from fairnotice.drivers.libvirt.looking import look_for
 from fairnotice.drivers.libvirt.records import (
     ENDED,
@@ -223,12 +223,6 @@ def must_be_defined(sight: Sight) -> None:
     """Failed where nothing of it is left once it is off."""
     if not sight.persistent:
         raise Failed(f"{sight.domain} is transient, and would be lost: have virsh define it first")
-
-
-def heard(ended: "asyncio.Future[Any]") -> None:
-    """An error of what nobody waits for any more is nobody's."""
-    if not ended.cancelled():
-        ended.exception()
 
 
 def _create(domain: Any) -> None:  # noqa: ANN401 - libvirt has no types

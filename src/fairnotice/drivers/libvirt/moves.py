@@ -20,13 +20,12 @@ from fairnotice.drivers.libvirt.footing import (
     Failed,
     Footing,
     Superseded,
-    heard,
     latest,
     must_be_defined,
     must_run,
 )
 from fairnotice.drivers.libvirt.host import Host, Sight, give_up_place, mark_moved
-from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.line import Trouble, heard
 from fairnotice.drivers.libvirt.powering import shut_down, undefine
 from fairnotice.drivers.libvirt.records import A_MOMENT, Moved
 from fairnotice.errors import Unavailable
