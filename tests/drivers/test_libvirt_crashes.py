@@ -8,6 +8,10 @@ from itertools import count
 
 import pytest
 
+from fairnotice.clock import SystemClock
+from fairnotice.conductor import orders as conducted
+from fairnotice.conductor.orders import Orders
+from fairnotice.drivers.driver import Report
 from fairnotice.drivers.libvirt import footing, pauses
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.records import MOVING, records_in
@@ -35,6 +39,8 @@ class Died(Exception):
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch):
     monkeypatch.setattr(footing, "TRY_AGAIN_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(conducted, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(conducted, "ASK_AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(pauses, "LOOK_AGAIN_SECONDS_MAX", 0.01)
 
 
@@ -90,6 +96,18 @@ async def undecided(driver):
             return False
         await asyncio.sleep(0.05)
     return True
+
+
+async def as_the_law_hears(driver, wanted):
+    """What whoever orders it for the law reports in the end."""
+    heard = asyncio.get_running_loop().create_future()
+
+    async def tell(command):
+        heard.set_result(Report(command.outcome, command.reason))
+
+    orders = Orders(driver, SystemClock(), tell, lambda _: not heard.done())
+    orders.begin(wanted, 1)
+    return await heard
 
 
 async def another_life(nodes, kind):
@@ -196,11 +214,7 @@ def test_a_change_that_is_refused_once_is_made_the_next_time(fresh, kind, deaf):
         driver = nodes.driver(**LIMITS)
         await driver.survey(1)
         surround(nodes, refuse, deaf=deaf)
-        (report,) = await asyncio.gather(driver.impact(order(kind), 1), return_exceptions=True)
-        if isinstance(report, Exception):
-            # It could not even be begun; the VM runs.
-            assert states(nodes) == {"n1": RUNNING}, (at, report, calls)
-            report = await driver.impact(order(kind), 1)
+        report = await as_the_law_hears(driver, order(kind))
         await driver.close()
         return len(calls) <= at, report, calls
 
@@ -211,6 +225,75 @@ def test_a_change_that_is_refused_once_is_made_the_next_time(fresh, kind, deaf):
         assert states(nodes) == AFTERWARDS[kind], (at, calls)
         if whole:
             break
+
+
+@pytest.mark.parametrize("kind", AFTERWARDS)
+def test_a_refusal_that_lasts_a_while_is_no_outcome(fresh, kind):
+    """Wherever it begins: what the law hears in the end is what has become of the VM."""
+    tries = 2 * (len(footing.TRY_AGAIN_SECONDS) + 1)
+    # One whose place cannot be given up is off all the same.
+    failed = {"n1": OFF if kind is ImpactKind.DEALLOCATE else RUNNING}
+
+    async def story(nodes, at):
+        calls = []
+
+        def refuse(call):
+            calls.append(call)
+            if call[1] == "setMetadata" and at < len(calls) <= at + tries:
+                raise libvirt.libvirtError("cannot acquire state change lock")
+
+        driver = nodes.driver(**LIMITS)
+        await driver.survey(1)
+        surround(nodes, refuse)
+        report = await as_the_law_hears(driver, order(kind))
+        surround(nodes, lambda _: None)
+        await driver.close()
+        return len(calls) <= at, report, calls
+
+    for at in count():
+        nodes = fresh()
+        whole, report, calls = asyncio.run(story(nodes, at))
+        expected = AFTERWARDS[kind] if report.outcome is Outcome.DONE else failed
+        assert report.outcome in {Outcome.DONE, Outcome.FAILED}, (at, report, calls)
+        assert states(nodes) == expected, (at, report, calls)
+        if at == 0:
+            assert report.outcome is Outcome.DONE, (report, calls)
+        if whole:
+            break
+
+
+def test_a_guest_that_ends_just_when_it_is_to_be_reset_is_started(fresh):
+    """It was slow to hear, and is rebooted all the same; once."""
+    nodes = fresh()
+
+    def end(call):
+        if call[1] == "suspend":
+            nodes["n1"].connection.lookupByName("vm").destroy()
+
+    surround(nodes, end, deaf=True)
+    assert impact(nodes, ImpactKind.REBOOT).outcome is Outcome.DONE
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_one_that_was_started_instead_of_reset_is_not_reset_by_the_next_life(fresh):
+    """The mark of the boot before is gone."""
+    nodes = fresh()
+
+    def end(call):
+        if call[1] == "suspend":
+            nodes["n1"].connection.lookupByName("vm").destroy()
+
+    def die(call):
+        if call[1] == "create":
+            raise Died
+
+    surround(nodes, end, die, deaf=True)
+    with pytest.raises(Died):
+        impact(nodes, ImpactKind.REBOOT)
+    surround(nodes, lambda _: None)
+    report = asyncio.run(another_life(nodes, ImpactKind.REBOOT))
+    assert report.outcome is Outcome.DONE
+    assert [name for name, _ in nodes["n1"].calls if name in ("reset", "create")] == []
 
 
 @pytest.mark.parametrize(
