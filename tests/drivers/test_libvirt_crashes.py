@@ -305,6 +305,7 @@ def test_one_that_was_started_instead_of_reset_is_not_reset_by_the_next_life(fre
         (ImpactKind.REDEPLOY, False, ("n2", "defineXML"), "the disk is not there"),
         (ImpactKind.REDEPLOY, False, ("n2", "create"), "the disk is not there"),
         (ImpactKind.REDEPLOY, True, ("n1", "destroy"), "could not be stopped"),
+        (ImpactKind.REBOOT, True, ("n1", "reset"), "\x1b[31mthe disk is not there"),
     ],
 )
 def test_what_is_refused_for_good_leaves_the_vm_running_where_it_was(
@@ -314,13 +315,14 @@ def test_what_is_refused_for_good_leaves_the_vm_running_where_it_was(
 
     def refuse(call):
         if call == refused:
-            raise libvirt.libvirtError("the disk is not there")
+            raise libvirt.libvirtError("\x1b[31mthe disk is not there\x1b[0m")
 
     async def story(nodes):
         driver = nodes.driver(**LIMITS)
         await driver.survey(1)
         surround(nodes, refuse, deaf=deaf)
         report = await driver.impact(order(kind), 1)
+        assert (await driver.outcome("op/vm", 1)).outcome is report.outcome
         await driver.close()
         return report
 
@@ -479,6 +481,20 @@ def test_a_transient_domain_is_not_switched_off(fresh, kind):
     report = impact(nodes, kind)
     assert (report.outcome, "transient" in report.reason) == (Outcome.FAILED, True)
     assert states(nodes) == {"n1": RUNNING}
+
+
+def test_what_cannot_be_undefined_with_all_it_has_is_not_undefined_without(fresh):
+    """Only a libvirt that has no such flags is asked without them."""
+    nodes = fresh()
+
+    def refuse(call):
+        if call[1] == "undefineFlags":
+            raise libvirt.libvirtError("the firmware's variables cannot be deleted")
+
+    surround(nodes, refuse)
+    report = impact(nodes, ImpactKind.DELETE)
+    assert (report.outcome, "variables" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": OFF}
 
 
 def test_autostart_goes_along_and_comes_back(fresh):

@@ -102,6 +102,21 @@ def another_of_that_name(node):
     node.connection.defineXML(DOMAIN.format(name="vm", more=""))
 
 
+def another_with_that_disk(node):
+    """A VM of this node whose disk has the same name; the two were never on one node."""
+    node.add_disk("vm-temp", capacity=7)
+    node.connection.defineXML(DOMAIN.format(name="b", more="").replace("b-temp", "vm-temp"))
+
+
+def another_with_that_volume(node):
+    """It names its disk by the pool."""
+    node.add_disk("vm-temp", capacity=7)
+    disk = (
+        """<disk type="volume"><source pool="disks" volume="vm-temp"/><target dev="vdc"/></disk>"""
+    )
+    node.connection.defineXML(DOMAIN.format(name="b", more=disk))
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -109,6 +124,8 @@ def another_of_that_name(node):
         (no_memory, "n2 has no room: 63 MiB are free, 64 needed"),
         (another_of_that_name, "n2 has another domain called vm"),
         (lambda node: setattr(node, "away", True), "n2 cannot take it"),
+        (another_with_that_disk, "disk vdb would be /disks/vm-temp, which b has"),
+        (another_with_that_volume, "disk vdb would be /disks/vm-temp, which b has"),
     ],
 )
 def test_a_redeploy_to_a_node_that_cannot_take_it_is_refused_before_it_is_touched(
@@ -128,6 +145,21 @@ def test_a_node_with_just_enough_memory_takes_it(nodes):
     """What is cached can be freed."""
     nodes["n2"].free_kib = 62 * 1024
     assert impact(nodes, REDEPLOY).outcome is Outcome.DONE
+
+
+def test_a_disk_that_another_got_meanwhile_is_not_made_anew(nodes):
+    """It is looked again just before: the VM stays where it was."""
+
+    def around(_, name, call, *given):
+        if name == "shutdown":
+            another_with_that_disk(nodes["n2"])
+        return call(*given)
+
+    nodes["n1"].around = around
+    report = impact(nodes, REDEPLOY)
+    assert (report.outcome, "which b has" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": RUNNING}
+    assert nodes["n2"].pool.storageVolLookupByName("vm-temp").info()[1] == 7
 
 
 @pytest.mark.parametrize("target", ["nowhere", None])

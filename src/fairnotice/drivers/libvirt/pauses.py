@@ -45,7 +45,8 @@ async def freeze(on: Footing) -> None:
             await on.write(phase=records.FROZEN)
     left = (on.record.until - on.clock.wall()).total_seconds()
     if left > 0:
-        await on.clock.sleep(left)
+        # Whoever wrote when it ends may have had another time.
+        await on.clock.sleep(min(left, on.record.pause_seconds))
     await let_go(on, host)
 
 
