@@ -1,14 +1,16 @@
 """A VM of libvirt elsewhere: room, disks, and definitions that outlive their node."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
 from fairnotice.drivers.libvirt import labels
-from fairnotice.drivers.libvirt.definitions import kept_in
-from fairnotice.drivers.libvirt.host import DEFINITIONS, LEDGER
+from fairnotice.drivers.libvirt.definitions import Definitions, kept_in
+from fairnotice.drivers.libvirt.host import DEFINITIONS, LEDGER, Sight
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.errors import Unavailable
+from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import (
     DOMAIN,
@@ -312,6 +314,65 @@ def test_a_definition_is_kept_anew_when_it_changes_and_not_else(nodes):
     assert after_a_freeze == before
     assert "32768" in after_an_edit["n2"]["vm"].definition.xml
     assert "op/vm" not in before["n2"]["vm"].definition.xml
+
+
+class Edited:
+    """A node whose one domain may be defined anew while it is read; it runs on as it was."""
+
+    def __init__(self):
+        self.xml = "<domain><name>vm</name><memory>1</memory></domain>"
+        on = {"active": True, "persistent": True, "state": RUNNING, "given_up": False}
+        self.sight = Sight("vm", "vm", Label(), "u", xml=self.xml, **on)
+        self.meanwhile = lambda: None
+
+    async def defined(self, _):
+        xml = self.xml
+        await asyncio.sleep(0)
+        self.meanwhile()
+        return xml, False, {}
+
+    async def kept_definitions(self):
+        return "<domain/>"
+
+
+def test_a_domain_that_is_defined_anew_while_it_is_read_is_read_again():
+    """Its word comes before the answer, which is older; what runs shows no difference."""
+
+    async def story():
+        node = Edited()
+        definitions = Definitions({"n1": node}, ManualClock())
+
+        def edit():
+            node.xml = node.xml.replace(">1<", ">2<")
+            definitions.outdated("vm")
+
+        node.meanwhile = edit
+        for _ in range(2):
+            await definitions.keep({"vm": ("n1", node.sight)}, ["n1"])
+        return await definitions.find("vm")
+
+    assert "<memory>2<" in asyncio.run(story()).xml
+
+
+@pytest.mark.parametrize("error", [Unavailable("planted"), asyncio.CancelledError()])
+def test_a_domain_that_could_not_be_read_is_read_again(error):
+    """The node was away for a moment, or nobody waited for it any more."""
+
+    async def story():
+        node, failures = Edited(), [error]
+
+        def fail():
+            if failures:
+                raise failures.pop()
+
+        node.meanwhile = fail
+        definitions = Definitions({"n1": node}, ManualClock())
+        for _ in range(2):
+            with suppress(asyncio.CancelledError):
+                await definitions.keep({"vm": ("n1", node.sight)}, ["n1"])
+        return await definitions.find("vm")
+
+    assert "<memory>1<" in asyncio.run(story()).xml
 
 
 def test_the_definition_of_one_that_is_gone_is_forgotten(nodes):

@@ -79,9 +79,15 @@ class Definitions:
     async def _keep(self, vm: str, node: str, sight: Sight, reached: list[str]) -> None:
         now = self._clock.wall()
         if self._live.get(vm) != sight.xml:
-            definition = await taken(self._hosts[node], sight.domain)
-            self._seen[vm] = Kept(definition._replace(xml=without_impacts(definition.xml)), now)
+            # Before it is read: whoever defines it anew meanwhile takes this back.
             self._live[vm] = sight.xml
+            try:
+                definition = await taken(self._hosts[node], sight.domain)
+            except BaseException:
+                # Also where nobody waits for it any more: there is nothing that it could stand for.
+                self._live.pop(vm, None)
+                raise
+            self._seen[vm] = Kept(definition._replace(xml=without_impacts(definition.xml)), now)
         definition = self._seen[vm].definition
         self._seen[vm] = Kept(definition, now)
         for keeper in _keepers(node, list(self._hosts), reached):
