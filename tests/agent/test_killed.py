@@ -150,9 +150,9 @@ def test_a_command_outlives_the_agent(tmp_path, nobody_there):
         if nobody_there:
             (tmp_path / "go").touch()
             cloud.wait_until(lambda: not mark.under_way())
+        asked = len(cloud.requests)
         with thread(home, cloud.url_for("web-0")):
             if not nobody_there:
-                asked = len(cloud.requests)
                 cloud.wait_until(lambda: len(cloud.requests) > asked + 1)
                 assert steps(home, event) == [Outcome.BEGUN]
                 (tmp_path / "go").touch()
@@ -283,9 +283,9 @@ def test_the_vm_is_rebooted_by_the_very_event(tmp_path, gone):
         home.ready.unlink(missing_ok=True)
         if gone:
             cloud.run_until(event, "Completed")
+        asked = len(cloud.requests)
         with process(home, cloud):
             if not gone:
-                asked = len(cloud.requests)
                 cloud.wait_until(lambda: len(cloud.requests) > asked + 1)
                 assert home.wrote == ["prepare one", "prepare two"]
                 cloud.run_until(event, "Completed")

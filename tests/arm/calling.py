@@ -3,12 +3,16 @@
 import http.client
 import json
 import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from urllib.parse import urlencode, urlsplit
 
 from fairnotice.arm.serving import Port, opened, opened_for_this_machine
 from fairnotice.clock import SystemClock
 from fairnotice.control.running import Entrance
+from fairnotice.stores.memory import MemoryStore
 from tests.control.calling import ANYWHERE, PATIENCE_SECONDS, serving
 from tests.control.calling import _read as read_answer
 from tests.endpoint.noding import until
@@ -121,6 +125,43 @@ def asked_by_ssl(directory, store, clock=None, **more):
     port = opened_for_this_machine(ANYWHERE, directory, clock or SystemClock())
     with serving(store, clock=clock, beside=port, auth=True, **more) as served:
         yield AskingBySSL(served, directory)
+
+
+class Holding(MemoryStore):
+    """A store whose commits wait while it is told so: what is asked then is decided together."""
+
+    def __init__(self):
+        super().__init__()
+        self._opened, self._reached = threading.Event(), threading.Event()
+        self._opened.set()
+
+    def commit(self, epoch, after, changes):
+        self._reached.set()
+        assert self._opened.wait(PATIENCE_SECONDS)
+        super().commit(epoch, after, changes)
+
+    @contextmanager
+    def holding(self, arm):
+        """Whatever is asked in turn meanwhile, one after another, is answered behind it."""
+        self._reached.clear()
+        self._opened.clear()
+        try:
+            with ThreadPoolExecutor() as askers:
+                askers.submit(arm.served.post, "/v1/nodes/node-5/cordon")
+                assert self._reached.wait(PATIENCE_SECONDS)
+                yield partial(self._in_turn, arm, askers)
+                self._opened.set()
+        finally:
+            self._opened.set()
+
+    @staticmethod
+    def _in_turn(arm, askers, ask, *words):
+        """What this will be answered; the next one is asked when the law has heard of this."""
+        conductor = arm.served.run.conductor
+        before = len(conductor._waiting)
+        answer = askers.submit(ask, *words)
+        until(lambda: len(conductor._waiting) > before, "what was asked")
+        return answer
 
 
 @contextmanager

@@ -42,7 +42,6 @@ def test_every_address_has_a_line():
         (409, "OperationNotAllowed", "POST", f"{VM}/convertToManagedDisks"),
         (409, "OperationNotAllowed", "POST", f"{VM}/generalize"),
         (409, "OperationNotAllowed", "POST", f"{VM}/capture"),
-        (409, "OperationNotAllowed", "POST", f"{BATCH}/manualupgrade"),
         (409, "OperationNotAllowed", "POST", f"{BATCH}/setOrchestrationServiceState"),
         (405, "HttpMethodNotAllowed", "PUT", f"{BATCH}/virtualMachines/0"),
         (405, "HttpMethodNotAllowed", "PATCH", f"{BATCH}/virtualMachines/0"),
@@ -52,6 +51,16 @@ def test_every_address_has_a_line():
 def test_what_the_table_says_is_refused(looking, status, code, method, path):
     """With Azure's codes; an instance is written by its scale set."""
     looking.refused(status, code, method, path, {} if method != "GET" else None)
+
+
+def test_why_no_service_is_suspended(looking):
+    """Not for want of disks."""
+    path = f"{BATCH}/setOrchestrationServiceState"
+    body = {"serviceName": "AutomaticRepairs", "action": "Suspend"}
+    said = looking.refused(409, "OperationNotAllowed", "POST", path, body)
+    assert "not repaired automatically" in said
+    path = path.replace("batch", "nobody")
+    looking.refused(404, "ResourceNotFound", "POST", path, body)
 
 
 def test_there_is_no_list_by_location(looking):

@@ -37,6 +37,10 @@ MISFITS = [
     (VM, at("x", "properties", "scheduledEventsProfile")),
     (VM, at(1, "properties", "osProfile", "allowExtensionOperations")),
     (VM, at("x", "plan")),
+    (VM, at(2**63, "properties", "ours")),
+    (VM, at([{"a": -(2**63) - 1}], "properties", "ours")),
+    (VM, at(10**400, "properties", "billingProfile", "maxPrice")),
+    (WEB, at(2**31, "properties", "platformFaultDomainCount")),
     (BATCH, at([], "properties", "upgradePolicy")),
     (BATCH, at("x", "properties", "virtualMachineProfile")),
     (BATCH, at([3], "properties", "platformFaultDomainCount")),
@@ -59,11 +63,31 @@ def test_what_is_shown_is_taken_again(looking, path):
     """Each part of it is of the kind that Azure has there; what Azure has no word for is free."""
     shown = without_etag(looking.get(path))
     assert without_etag(looking.call("PUT", path, shown)) == shown
-    assert looking.call("PATCH", path, {"properties": {"ours": [7]}}).status == 200
+    ours = [7, 2**63 - 1, -(2**63)]
+    assert looking.call("PATCH", path, {"properties": {"ours": ours}}).status == 200
     if path == BATCH:
         # A PUT of a scale set leaves what it does not speak of, as `az vmss scale` needs it.
-        shown["properties"]["ours"] = [7]
+        shown["properties"]["ours"] = ours
     assert without_etag(looking.call("PUT", path, shown)) == shown
+
+
+def test_what_is_ours_to_say_is_passed_over(looking):
+    """Ids, states and views: a tool sends them back with the rest, and no other is believed."""
+    named = {"id": "/x", "name": "x", "type": "x/y", "etag": "x", "systemData": {"createdBy": "x"}}
+    states = {
+        "provisioningState": "Failed",
+        "timeCreated": "2020-01-01T00:00:00Z",
+        "uniqueId": "x",
+        "vmId": "x",
+        "instanceView": {"statuses": []},
+        "networkProfile": {"networkInterfaces": [{"id": "/x"}]},
+        "virtualMachines": [{"id": "/x"}],
+    }
+    for path in (VM, WEB, BATCH):
+        before = looking.get(path).json
+        body = {**named, "instanceId": "x", "properties": states}
+        assert looking.call("PATCH", path, body).json == before
+        assert looking.get(path).json == before
 
 
 @pytest.mark.parametrize(

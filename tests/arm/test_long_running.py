@@ -65,6 +65,27 @@ def test_what_else_waits_for_an_approval(arm, word):
         arm.refused(409, "OperationNotAllowed", "POST", f"{DB}/performMaintenance")
 
 
+def test_a_repeat_of_perform_maintenance_approves_nothing_that_is_new(arm):
+    """It is told of what it began, though other maintenance is announced by then."""
+
+    def announce(impact):
+        arm.served.post("/v1/nodes/node-1/maintain", {"impact": impact})
+        return [one.id for one in arm.fleet.events.values() if one.scope == "vm:db"][-1]
+
+    first = announce("reboot")
+    began, again = (
+        arm.post(f"{DB}/performMaintenance", x_ms_client_request_id="7") for _ in range(2)
+    )
+    arm.served.post(f"/v1/events/{first}/cancel")
+    second = announce("freeze")
+    late = arm.post(f"{DB}/performMaintenance", x_ms_client_request_id="7")
+    assert [one.status for one in (began, again, late)] == [202, 202, 202]
+    named = {operation(one, "azure-asyncoperation") for one in (began, again, late)}
+    assert len(named) == 1
+    assert second != first
+    assert arm.fleet.events[second].approval is None
+
+
 @pytest.mark.parametrize("path", [BATCH, f"{BATCH}/virtualMachines/0"])
 def test_maintenance_of_a_scale_set_and_of_an_instance(arm, path):
     """PerformMaintenance approves for those that are named, and is over when their impact is."""
@@ -189,6 +210,11 @@ def test_reapplying_changes_nothing(arm):
     assert (arm.fleet.vms["web-0"], arm.events("web-0")) == (before, [])
     path = f"{COMPUTE}/virtualMachines/nobody/reapply"
     arm.refused(404, "ResourceNotFound", "POST", path)
+    # Instances are as their set is, too: `az vmss update-instances`.
+    answer = arm.post(f"{BATCH}/manualupgrade", {"instanceIds": ["*"]})
+    assert (answer.status, answer.body, arm.events("batch_0")) == (200, b"", [])
+    body = {"instanceIds": ["0", "77"]}
+    arm.refused(400, "InvalidParameter", "POST", f"{BATCH}/manualupgrade", body)
 
 
 def test_what_is_canceled_and_what_fails_says_why(arm):

@@ -73,6 +73,7 @@ DEEP = b'{"properties":' + b'{"a":' * 60 + b"1" + b"}" * 61
     "body",
     [
         *(b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"{'a': 1}", b"", b"[" * 5000, DEEP),
+        b'{"properties": {"ours": ' + b"7" * 5000 + b"}}",
         *({"properties": 7}, {"sku": []}, {"tags": "x"}, {"tags": {"a": 7}}),
     ],
 )
@@ -105,6 +106,9 @@ def test_a_body_that_is_too_large(looking):
     large = b'{"tags": {"a": "' + b"a" * 1_100_000 + b'"}}'
     looking.refused(413, "RequestContentTooLarge", "PATCH", VM, large)
     looking.refused(413, "RequestContentTooLarge", "PATCH", VM, {"tags": {"a": "a" * 70_000}})
+    # In bytes, however few characters they are.
+    wide = {"tags": {"a": "\N{GRINNING FACE}" * 20_000}}
+    looking.refused(413, "RequestContentTooLarge", "PATCH", VM, wide)
 
 
 def test_another_method(looking):
@@ -122,11 +126,20 @@ def test_what_the_law_refuses(arm):
     arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/performMaintenance")
 
 
+def test_all_of_a_scale_set_or_none(arm):
+    """One of them is stopped: whoever names none, or that one, restarts none."""
+    arm.until(arm.post(f"{BATCH}/powerOff", {"instanceIds": ["2"]}), "Succeeded")
+    for body in (None, {"instanceIds": ["0", "2"]}, {"instanceIds": ["*"]}):
+        said = arm.refused(409, "OperationNotAllowed", "POST", f"{BATCH}/restart", body)
+        assert "batch_2" in said
+    assert arm.events("batch_0") == []
+
+
 @pytest.mark.parametrize(
     "path",
     [
         *(f"{VM}/{word}" for word in ("reimage", "generalize", "capture", "convertToManagedDisks")),
-        *(f"{BATCH}/{word}" for word in ("reimage", "reimageall", "manualupgrade")),
+        *(f"{BATCH}/{word}" for word in ("reimage", "reimageall")),
     ],
 )
 def test_what_needs_disks(looking, path):

@@ -36,7 +36,7 @@ def test_a_resource_group_is_there_by_what_is_in_it(looking):
 def test_vms_are_those_that_are_no_instances(looking):
     """Neither instances of scale sets nor of cloud services; and without network interfaces."""
     everywhere = looking.get(f"{PROVIDER}/virtualMachines")
-    assert names(everywhere) == ["web-0", "web-1", "web-2", "db"]
+    assert names(everywhere) == ["db", "web-0", "web-1", "web-2"]
     assert looking.get(f"{COMPUTE}/virtualMachines").json == everywhere.json
     assert not [one for one in everywhere.json["value"] if "networkProfile" in one["properties"]]
     for name in ("batch_0", "FrontEnd_IN_0"):

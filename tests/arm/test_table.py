@@ -79,7 +79,12 @@ def missing(what, tests):
     lost = [f"az {one}" for one in commands if not (by_az and is_run(one))]
     text = "\n".join(map(source, tests)).lower().replace("_", "-")
     # Of an address, what is fixed in it; of a method or a property, its name.
-    return lost + [word for word in words if word.rpartition("/")[2].lower() not in text]
+    return lost + [word for word in words if not stands_in(word.rpartition("/")[2].lower(), text)]
+
+
+def stands_in(word, text):
+    """Whether it is there as a word of its own, and not as a part of another."""
+    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text) is not None
 
 
 @pytest.mark.parametrize(("what", "how", "tests"), rows())
@@ -98,3 +103,4 @@ def test_a_row_that_promises_more_than_is_run_is_found():
     assert missing("`az vmss update --no-such-option`", [az]) == ["az vmss update --no-such-option"]
     assert missing("`az vm list`", [plain]) == ["az vm list"]
     assert missing("`reapply`, `powerOff`", [plain]) == ["powerOff"]
+    assert missing("`reapply`, `apply`", [plain]) == ["apply"]

@@ -4,11 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fairnotice.engine import Refusal
-from fairnotice.engine.commands import Describe
+from fairnotice.arm.merging import merged
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.words import EventType
-from tests.arm.calling import COMPUTE, asked
+from tests.arm.calling import COMPUTE, Holding, asked
 
 VM = f"{COMPUTE}/virtualMachines/db"
 WEB = f"{COMPUTE}/availabilitySets/web"
@@ -38,9 +37,14 @@ def test_terminate_notice_is_obeyed(arm, method, minutes):
     assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == minutes
     arm.call(method, BATCH, notice(None, enable=False))
     assert arm.fleet.scale_sets["batch"].terminate_notice_minutes is None
+    # The time counts when it is switched on again; what a PUT does not say of it is forgotten.
+    left = {"notBeforeTimeout": f"PT{minutes}M"} if method == "PATCH" else {}
     assert arm.get(BATCH).json["properties"]["virtualMachineProfile"]["scheduledEventsProfile"] == {
-        "terminateNotificationProfile": {"enable": False}
+        "terminateNotificationProfile": {"enable": False, **left}
     }
+    arm.call("PATCH", BATCH, notice(None))
+    wanted = minutes if left else 5
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == wanted
 
 
 @pytest.mark.parametrize("time", ["PT20M", "PT4M", "PT16M", "PT600S", "10", "PT5M ", "", 5, [], {}])
@@ -77,6 +81,27 @@ def test_null_is_no_time_or_no_notice(arm, method):
     assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == 10
 
 
+def test_what_is_off_is_given_back_as_it_was_said(arm):
+    """A time while notice is off, and an approval that is not automatic; true is not remembered."""
+    off = notice("PT12M", enable=False)["properties"]["virtualMachineProfile"]
+    for path, part in (
+        (BATCH, {"virtualMachineProfile": off}),
+        (BATCH, policy(userInitiatedReboot=False)["properties"]),
+        (WEB, policy(userInitiatedRedeploy=False)["properties"]),
+        (VM, {**policy(userInitiatedReboot=False)["properties"], **off}),
+    ):
+        before = arm.get(path).json["properties"]
+        found = arm.call("PATCH", path, {"properties": part}).json["properties"]
+        assert found == merged(before, part)
+        assert arm.call("PUT", path, arm.get(path).json).json["properties"] == found
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes is None
+    arm.call("PATCH", WEB, policy(userInitiatedReboot=True))
+    scope = "/v1/scopes/availability-set:web"
+    assert arm.served.call("PATCH", scope, {"automatically_approve": []}).status == 200
+    said = policy(userInitiatedRedeploy=False)["properties"]["scheduledEventsPolicy"]
+    assert arm.get(WEB).json["properties"]["scheduledEventsPolicy"] == said
+
+
 @pytest.mark.parametrize(("path", "vm"), [(VM, "db"), (WEB, "web-0"), (BATCH, "batch_0")])
 def test_automatic_approval_is_obeyed(arm, path, vm):
     """Of user-initiated Reboot and Redeploy: the event appears already Started."""
@@ -108,6 +133,21 @@ def test_a_policy_is_of_the_set_that_a_vm_is_in(looking):
     body = {"properties": {"scheduledEventsProfile": profile}}
     said = looking.refused(400, "InvalidParameter", "PATCH", VM, body)
     assert "scale set" in said
+
+
+def test_a_vm_of_a_set_is_sent_back_as_it_was_read(arm):
+    """Whatever was kept of its policy, and however it is taken away again."""
+    web = f"{COMPUTE}/virtualMachines/web-0"
+    targets = {"scheduledEventsAdditionalPublishingTargets": {"eventGridAndResourceGraph": {}}}
+    said = {"properties": {"scheduledEventsPolicy": targets}}
+    for body in ({"location": "local"}, {"properties": {"scheduledEventsPolicy": None}}):
+        assert arm.call("PATCH", web, said).status == 200
+        read = arm.get(web).json
+        assert read["properties"]["scheduledEventsPolicy"] == targets
+        assert arm.call("PUT", web, read).json["properties"] == read["properties"]
+        assert arm.call("PATCH", web, policy(userInitiatedReboot=False)).status == 200
+        method = "PATCH" if "properties" in body else "PUT"
+        assert "scheduledEventsPolicy" not in arm.call(method, web, body).json["properties"]
 
 
 def test_other_properties_are_kept_and_given_back():
@@ -159,6 +199,25 @@ def test_sets_and_the_vms_in_them_keep_other_properties_too(arm, path):
     assert arm.get(path).json["properties"] == before["properties"]
 
 
+def test_a_put_of_a_scale_set_replaces_what_it_names(arm):
+    """A tag, a part of a property or a policy that is left out of it is gone; all else stays."""
+    both = policy(userInitiatedReboot=True, userInitiatedRedeploy=True)["properties"]
+    said = {**both, "upgradePolicy": {"mode": "Rolling", "rollingUpgradePolicy": {}}}
+    arm.call("PATCH", BATCH, {"tags": {"a": "1", "b": "2"}, "properties": said})
+    arm.call("PATCH", BATCH, notice("PT10M"))
+    read = arm.get(BATCH).json
+    # Both of them: what `az vmss scale` puts, and what it puts of the properties.
+    for body in ({"location": "local", "sku": {"capacity": 4}}, {"properties": {}}):
+        assert arm.call("PUT", BATCH, body).json["properties"] == read["properties"]
+    assert arm.call("PUT", BATCH, {"tags": {"b": "2"}}).json["tags"] == {"b": "2"}
+    one = {**policy(userInitiatedReboot=True)["properties"], "upgradePolicy": {"mode": "Rolling"}}
+    put = arm.call("PUT", BATCH, {"properties": one}).json
+    assert put["properties"] == {**read["properties"], **one}
+    assert arm.fleet.scopes["scale-set:batch:0"].automatically_approve == (EventType.REBOOT,)
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == 10
+    assert arm.call("PUT", BATCH, {"tags": {}}).json["tags"] == {}
+
+
 def test_what_cannot_be_another_is_refused(looking):
     """Where it is, whether it is Spot, and in which set: 409, as Azure says it."""
     for path, body in (
@@ -171,6 +230,10 @@ def test_what_cannot_be_another_is_refused(looking):
         (BATCH, {"sku": {"name": "Standard_D64s_v5"}}),
         (BATCH, {"properties": {"virtualMachineProfile": {"priority": "Spot"}}}),
         (f"{COMPUTE}/virtualMachines/web-0", {"properties": {"availabilitySet": {"id": "/x"}}}),
+        (VM, {"properties": {"evictionPolicy": "Delete"}}),
+        (SPOT, {"properties": {"virtualMachineProfile": {"evictionPolicy": "Nothing"}}}),
+        (BATCH, {"properties": {"orchestrationMode": "Flexible"}}),
+        (BATCH, {"properties": {"singlePlacementGroup": False}}),
     ):
         looking.refused(409, "PropertyChangeNotAllowed", "PATCH", path, body)
     assert looking.call("PATCH", VM, {"location": "LOCAL"}).status == 200
@@ -191,21 +254,67 @@ def test_who_has_read_something_else_is_told(arm):
     arm.refused(412, "PreconditionFailed", "PUT", WEB, {}, If_None_Match="*")
 
 
-def test_of_two_who_write_at_once_nothing_is_lost(arm):
+def test_one_of_several_etags_will_do(arm):
+    """As If-Match may have them; `*` among them is whatever there is."""
+
+    def put(match):
+        return arm.call("PUT", VM, {"tags": {"a": match}}, If_Match=match).status
+
+    etag = arm.get(VM).headers["etag"]
+    assert put(f'"x", {etag}') == 200
+    assert put(f'"x", {etag}') == put('"x","y"') == 412
+    assert put(f'W/{arm.get(VM).headers["etag"]},"x"') == 200
+    assert put('"x", *') == 200
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+@pytest.mark.parametrize("path", [VM, WEB, BATCH])
+def test_a_repeat_whose_answer_was_lost_is_not_told_of_itself(arm, method, path):
+    """What If-Match names was changed by the first one: 200 again, and nothing is overwritten."""
+
+    def write(tags, key, etag):
+        body = {"tags": tags}
+        return arm.call(method, path, body, x_ms_client_request_id=key, If_Match=etag).status
+
+    etag = arm.get(path).headers["etag"]
+    assert write({"a": "1"}, "7", etag) == write({"a": "1"}, "7", etag) == 200
+    # Something else under it, and the same under another, are no repeats.
+    assert write({"a": "2"}, "7", etag) == write({"a": "1"}, "8", etag) == 412
+    assert write({"a": "3"}, "9", arm.get(path).headers["etag"]) == 200
+    assert write({"a": "1"}, "7", etag) == 200
+    assert arm.get(path).json["tags"] == {"a": "3"}
+
+
+def test_of_two_who_write_at_once_nothing_is_lost():
     """Somebody else's tag lands between the read and the write: 409, and 200 when tried anew."""
-    service = arm.served.run.service
-    describe = service.describe
+    store = Holding()
+    with asked(store) as arm:
+        first, second = {"tags": {"other": "x"}}, {"tags": {"mine": "x"}}
+        with store.holding(arm) as ask:
+            other = ask(arm.call, "PATCH", VM, first)
+            mine = ask(arm.call, "PATCH", VM, second)
+        assert (other.result().status, mine.result().status) == (200, 409)
+        assert mine.result().json["error"]["code"] == "Conflict"
+        assert arm.get(VM).json["tags"] == {"other": "x"}
+        assert arm.call("PATCH", VM, second).status == 200
+        assert arm.get(VM).json["tags"] == {"other": "x", "mine": "x"}
 
-    async def somebody_else_first(command):
-        del service.describe
-        other = Describe(resource="vm:db", kept='{"tags":{"other":"x"}}')
-        assert not isinstance(await describe(other), Refusal)
-        return await describe(command)
 
-    service.describe = somebody_else_first
-    told = [arm.call("PATCH", VM, {"tags": {"mine": "x"}}).status for _ in range(2)]
-    assert told == [409, 200]
-    assert arm.get(VM).json["tags"] == {"other": "x", "mine": "x"}
+@pytest.mark.parametrize("path", [VM, WEB, BATCH])
+def test_what_is_gone_when_it_was_written_is_not_found(path):
+    """Taken out of the fleet between the write and the answer: 404."""
+    store = Holding()
+    with asked(store) as arm:
+        fleet = arm.served.get("/v1/fleet").json
+        fleet["vm"] = [one for one in fleet["vm"] if one["name"] != "db"]
+        fleet["vm"] = [one for one in fleet["vm"] if not {"scale_set", "availability_set"} & {*one}]
+        fleet["scale_set"] = fleet["availability_set"] = []
+        with store.holding(arm) as ask:
+            written = ask(arm.call, "PATCH", path, {"tags": {"a": "b"}})
+            emptied = ask(arm.served.call, "PUT", "/v1/fleet", fleet)
+        assert emptied.result().status == 200, emptied.result()
+        assert written.result().status == 404
+        assert written.result().json["error"]["code"] == "ResourceNotFound"
 
 
 # ---- How many ----
@@ -265,6 +374,20 @@ def test_a_capacity_that_cannot_be(looking, count):
     body = {"tags": {"a": "b"}, "sku": {"capacity": count}}
     looking.refused(409 if count == 200 else 400, code, "PATCH", BATCH, body)
     assert looking.get(BATCH).json["tags"] == {}
+
+
+def test_two_scale_sets_that_grow_at_once():
+    """Both have looked for addresses before either has instances with them: each gets its own."""
+    store = Holding()
+    with asked(store) as arm:
+        with store.holding(arm) as ask:
+            grown = [
+                ask(arm.call, "PATCH", path, {"tags": {"a": "b"}, "sku": {"capacity": capacity}})
+                for path, capacity in ((BATCH, 6), (SPOT, 3))
+            ]
+        assert [one.result().status for one in grown] == [200, 200]
+        addresses = [one for vm in arm.fleet.vms.values() for one in vm.addresses]
+        assert len(set(addresses)) == len(addresses) == 13 + 3
 
 
 def test_machines_that_cannot_be_made(arm):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from fairnotice.arm import paging
 from fairnotice.arm.serving import opened_for_this_machine
 from fairnotice.arm.signing import TENANT
 from fairnotice.clock import SystemClock
@@ -51,6 +52,7 @@ LANES = (
     (
         "vm list",
         "vm list -d",
+        "vm list -g sample --vmss batch",
         "vm show -g sample -n web-0",
         "vm get-instance-view -g sample -n web-0",
         "vm restart -g sample -n web-0",
@@ -70,6 +72,7 @@ LANES = (
         "vmss show -g sample -n batch",
         "vmss get-instance-view -g sample -n batch",
         "vmss list-instances -g sample -n batch",
+        "vmss update-instances -g sample -n batch --instance-ids *",
         "vmss restart -g sample -n batch --instance-ids 0",
         f"{NOTICE} 10",
         f"{NOTICE} 20",
@@ -227,6 +230,8 @@ def add_cheap(served):
 
 def main(folder):
     """Run all of it."""
+    # So that every list that they read has several pages.
+    paging.PAGE_ROWS = 2
     port = opened_for_this_machine(ANYWHERE, folder / "tools", CLOCK)
     with serving(beside=port) as served:
         add_cheap(served)

@@ -330,5 +330,6 @@ def test_the_identity_of_a_vm_has_no_secret_and_ends_with_its_vm(tmp_path):
 
 def _states(*words, **where):
     """What the list says of each token."""
-    lines = typed("token", "list", *words, **where).out.splitlines()[1:]
-    return {line.split()[0]: " ".join(line.split()[4:-1]) for line in lines}
+    head, *lines = typed("token", "list", *words, **where).out.splitlines()
+    column = slice(head.index("STATE"), head.index(" ID"))
+    return {line.split()[0]: line[column].strip() for line in lines}

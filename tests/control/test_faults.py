@@ -106,7 +106,7 @@ def test_all_are_cleared_at_once_and_lists_come_in_pages(served):
         ({"fault": "slow", "vm": "web-9"}, 404, "There is no VM web-9.", "web-0"),
         ({"fault": "slwo"}, 422, "'slwo' is none of", "slow"),
         ({"fault": "slow", "second": 5}, 422, "Nobody knows `second`.", "seconds"),
-        ({"fault": "slow", "seconds": -1}, 422, ">= 0", None),
+        ({"fault": "slow", "seconds": -1}, 422, "It must be 0 or more.", None),
         ({"fault": "error", "seconds": 5}, 422, "mean nothing to error", None),
         ({}, 422, "`fault` is missing.", None),
     ],

@@ -11,9 +11,10 @@ import pytest
 from fairnotice.control import api, node_feeds
 from fairnotice.control.endpoints import _Here
 from fairnotice.control.node_feeds import FEEDS_PER_NODE_MAX, NodeFeeds
+from fairnotice.endpoint.holding import Holding
 from fairnotice.model import Vm
 from fairnotice.testing.manual_clock import ManualClock
-from tests.conductor.orchestra import conducting
+from tests.conductor.orchestra import conducting, restart
 from tests.control.calling import PATIENCE_SECONDS, restarted, serving
 
 SOON = "2030-01-01T00:00:00Z"
@@ -213,6 +214,39 @@ def test_a_node_that_is_gone_when_all_is_loaded_anew_has_no_feed():
             async with asyncio.timeout(PATIENCE_SECONDS):
                 rest = [line async for line in lines]
             assert rest == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 3])
+def test_a_feed_that_begins_anew_while_it_is_written_takes_nothing_back(pieces, monkeypatch):
+    """Whichever piece was the last before all was loaded anew: its endpoint holds what is there.
+
+    Also after the next beat, which has nothing to say.
+    """
+    monkeypatch.setattr(node_feeds, "BEAT_SECONDS", 1)
+    monkeypatch.setattr(node_feeds, "TICK_SECONDS", 0.05)
+
+    async def story():
+        async with conducting() as before, conducting() as after:
+            await after.submit(restart("one", "db"))
+            feeds, holding = NodeFeeds(before.feed), Holding()
+            lines = feeds.follow("node-0")
+
+            async def take():
+                taken = [holding.take(line) for line in (await anext(lines)).split(b"\n")]
+                return any(told is not None for told in taken)
+
+            for _ in range(pieces):
+                await take()
+            after.feed.follow(feeds)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                for _ in "now", "the next beat":
+                    while not await take():
+                        pass
+                    assert list(holding.vms) == ["web-0"]
+                    assert holding.revision == after.fleet.revision
+            await lines.aclose()
 
     asyncio.run(story())
 

@@ -111,6 +111,18 @@ def test_whoever_opens_the_validation_url_agrees_later(served, receiver, hook):
         urllib.request.urlopen(url)  # noqa: S310 - our own service
 
 
+def test_nobody_is_sent_a_test_who_has_yet_to_agree(served, receiver, hook):
+    """A test tells him something too; he may not be the one whom the admin meant."""
+    receiver.agrees = lambda _: (200, {}, b"")
+    hook(receiver, schema="eventgrid")
+    refused = served.post("/v1/webhooks/ops/test")
+    assert (refused.status, "awaits validation" in refused.json["detail"]) == (422, True)
+    assert len(receiver.tried) == 1
+    with urllib.request.urlopen(receiver.tried[0].event["data"]["validationUrl"]):  # noqa: S310 - our own service
+        pass
+    assert served.post("/v1/webhooks/ops/test").json["taken"]
+
+
 @pytest.mark.parametrize(
     ("url", "why"),
     [
@@ -122,6 +134,9 @@ def test_whoever_opens_the_validation_url_agrees_later(served, receiver, hook):
         ("https://127.0.0.1/ä", "ASCII"),
         ("https://127.0.0.1:x/", "no URL"),
         ("https://127.0.0.1/a\r\nHost: b", "ASCII"),
+        ("https://a..b/", "names no host"),
+        ("https://.example.org/", "names no host"),
+        (f"https://{'a' * 64}.example.org/", "names no host"),
         ("https://169.254.169.254/metadata", "no webhook may have"),
         ("https://[fe80::1]/", "no webhook may have"),
         ("https://[2002:a9fe:a9fe::1]/", "no webhook may have"),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fairnotice.deliveries import courier, delivering, retries
 from fairnotice.deliveries.delivering import Delivering
-from fairnotice.deliveries.sending import Answer
+from fairnotice.deliveries.sending import Answer, Sender
 from fairnotice.deliveries.webhooks import Webhooks
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.webhooks import Delivery, Webhook
@@ -117,15 +117,16 @@ class Refusing:
 
 @asynccontextmanager
 async def delivering_to(receiver, hook, clock, store):
-    """A service that delivers to this receiver; its conductor, and what delivers."""
+    """A service that delivers to this receiver; its conductor, and what is asked of webhooks."""
     async with conducting(store, clock=clock, waking=False) as conductor:
         store.add_webhook(hook, conductor.feed.revision)
         webhooks = Webhooks(conductor, subscription="s", location="l")
         webhooks.sender = receiver
         whole = Delivering(conductor, clock, webhooks, subscription="s", location="l")
+        webhooks.changed = whole.look_again
         task = asyncio.ensure_future(whole.deliver())
         try:
-            yield conductor
+            yield conductor, webhooks
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -138,7 +139,7 @@ async def day_of(hook, monkeypatch):
     monkeypatch.setattr(delivering, "LOOK_SECONDS", 48 * HOUR.total_seconds())
     clock, store = ManualClock(), MemoryStore()
     receiver = Refusing(clock)
-    async with delivering_to(receiver, hook, clock, store) as conductor:
+    async with delivering_to(receiver, hook, clock, store) as (conductor, _):
         await conductor.submit(restart("one", "db"))
         begin = clock.wall()
 
@@ -178,6 +179,21 @@ def test_a_webhook_that_keeps_letters_for_minutes(monkeypatch):
     assert dead.error == "it answered 500; given up after 5 minutes"
 
 
+def test_an_address_that_cannot_be_looked_up_is_the_receivers_fault(caplog):
+    """One that was taken by an earlier release: its tries fail, and nothing is said of a fault."""
+
+    async def story():
+        clock, store = ManualClock(), MemoryStore()
+        hook = webhook(url="https://a..b/")
+        async with delivering_to(Sender(), hook, clock, store) as (conductor, _):
+            await conductor.submit(restart("one", "db"))
+            await soon(lambda: any(one.delivery.attempts for one in store.deliveries("1", 1)))
+            return store.deliveries("1", 1)[0].delivery.error
+
+    assert "names no host" in asyncio.run(story())
+    assert "a fault of fairnotice" not in caplog.text
+
+
 def test_one_that_leads_no_more_notes_nothing():
     """Stopped and continued, it hears of its last try: the letter is another's by now."""
 
@@ -194,7 +210,7 @@ def test_one_that_leads_no_more_notes_nothing():
     async def story():
         clock, store = ManualClock(), MemoryStore()
         receiver = Late(clock)
-        async with delivering_to(receiver, webhook(), clock, store) as conductor:
+        async with delivering_to(receiver, webhook(), clock, store) as (conductor, _):
             await conductor.submit(restart("one", "db"))
             await soon(lambda: receiver.asked_at)
             before = store.deliveries("1", 9)

@@ -3,13 +3,15 @@
 import asyncio
 import socket
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as some
 
 from fairnotice.deliveries import sending
 from fairnotice.deliveries.addresses import Addresses, must_be_allowed
-from fairnotice.deliveries.sending import Sender, target_of
+from fairnotice.deliveries.sending import Sender, shown, target_of
 from fairnotice.errors import Unavailable, UsageError
 
 
@@ -39,6 +41,59 @@ async def asked(answer, addresses, monkeypatch):
             for task in answering:
                 task.cancel()
             await asyncio.gather(*answering, return_exceptions=True)
+
+
+def said_against(url):
+    """Why nobody may be told anything there; nothing where somebody may."""
+    try:
+        target_of(url, allow_http=True)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+PLAIN = some.text(some.sampled_from("ab.-_~%1"))
+ODD = some.text(some.sampled_from("ab1/?#@:[]\\\n %ü℀"))
+
+
+@given(
+    scheme=some.sampled_from(["https://", "http://", "ftp://", "https:", "//", ""]),
+    user=PLAIN,
+    before=ODD,
+    after=ODD,
+    rest=some.sampled_from(["h/", "h:x/", "h:1/a?b#c", "[h/", "", "127.0.0.1/@a?x=@"]),
+)
+def test_a_password_is_never_shown_whatever_address_it_stands_in(scheme, user, before, after, rest):
+    """Neither where a URL is shown nor in what is said against it, also by what reads it."""
+    url = f"{scheme}{user}:{before}SESAME{after}@{rest}"
+    assert "SESAME" not in shown(url)
+    assert "SESAME" not in said_against(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "seen"),
+    [
+        ("https://h.example:8443/in", "https://h.example:8443/in"),
+        ("https://h/in?code=x", "https://h/in?…"),
+        ("https://h/in?mail=a@b", "https://h/…"),
+        ("https://h/#x", "https://h/#…"),
+        ("https://h:8443/@team/in", "https://h:8443/…"),
+        ("ftp://u:x@h/", "ftp://…"),
+        ("u:x@h", "…"),
+    ],
+)
+def test_of_an_address_as_much_is_shown_as_can_be(url, seen):
+    """Host and port are, wherever they can be told from a user."""
+    assert shown(url) == seen
+
+
+@example("a..b")
+@example("a" * 64)
+@given(host=some.text(some.characters(min_codepoint=33, max_codepoint=126), max_size=80))
+def test_whatever_host_is_taken_can_be_looked_up(host):
+    """What no name server could be asked for is the fault of whoever gave it."""
+    with suppress(UsageError):
+        target_of(f"https://{host}/", allow_http=False).host.encode("idna")
 
 
 async def well(writer):

@@ -36,6 +36,8 @@ VOLUME = """<volume><name>{name}</name><capacity>{capacity}</capacity>
 <target><format type="qcow2"/></target></volume>"""
 TEMPORARY_BYTES = 5 * 1024 * 1024
 RUNNING = libvirt.VIR_DOMAIN_RUNNING
+# So that nobody waits for a deaf guest.
+LIMITS = {"reboot_limit_seconds": 0.05, "shutdown_limit_seconds": 0.05}
 # What is done to a domain, once or too often.
 COUNTED = ("suspend", "reboot", "reset", "create", "shutdown", "destroy", "undefine")
 # All that changes anything.
@@ -224,3 +226,44 @@ def states(nodes):
         for domain in node.connection.listAllDomains(0)
         if domain.name() == "vm"
     }
+
+
+def fresh_nodes(folder):
+    """Two nodes and a running VM, anew each time; a deaf one does not hear its button."""
+    numbers = itertools.count()
+
+    def made(*, deaf=False):
+        there = folder / str(next(numbers))
+        there.mkdir()
+        nodes = TestNodes(there, "n1", "n2")
+        nodes["n1"].run("vm", Label())
+        surround(nodes, lambda _: None, deaf=deaf)
+        return nodes
+
+    return made
+
+
+def surround(nodes, before, after=lambda _: None, *, deaf=False):
+    """Have these told of each change, by node and name; what they raise is what becomes of it."""
+
+    def around(node, name, call, *given):
+        before((node, name))
+        answer = None if deaf and name == "shutdown" else call(*given)
+        after((node, name))
+        return answer
+
+    for node in nodes.nodes.values():
+        node.around = around
+
+
+def impact_of(nodes, kind, epoch=1, **more):
+    """What one impact comes to, by a driver of its own that has looked around."""
+
+    async def story():
+        driver = nodes.driver(**LIMITS)
+        await driver.survey(epoch)
+        report = await driver.impact(order(kind)._replace(**more), epoch)
+        await driver.close()
+        return report
+
+    return asyncio.run(story())

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import threading
 
 import pytest
 
@@ -68,6 +69,31 @@ def test_an_end_in_the_middle_of_a_freeze_lets_the_vm_go(nodes):
         return report
 
     assert asyncio.run(asyncio.wait_for(story(), 20)).outcome is Outcome.DONE
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_an_end_while_a_vm_is_being_paused_lets_it_go(nodes):
+    """Libvirt pauses it when nobody waits for that any more."""
+    begun, paused = threading.Event(), threading.Event()
+
+    def slow(_, name, call, *given):
+        if name == "suspend":
+            begun.set()
+            paused.wait(0.3)
+        return call(*given)
+
+    nodes["n1"].around = slow
+
+    async def story():
+        driver = nodes.driver()
+        long = order(ImpactKind.FREEZE)._replace(duration_seconds=600)
+        frozen = asyncio.create_task(driver.impact(long, 1))
+        await asyncio.to_thread(begun.wait)
+        await driver.close()
+        await asyncio.gather(frozen, return_exceptions=True)
+        await asyncio.sleep(0.5)
+
+    asyncio.run(asyncio.wait_for(story(), 20))
     assert states(nodes) == {"n1": RUNNING}
 
 

@@ -2,14 +2,16 @@
 
 import asyncio
 import threading
+from contextlib import suppress
 
 import pytest
 
 from fairnotice.drivers.libvirt import labels, looking
-from fairnotice.drivers.libvirt.definitions import kept_in
-from fairnotice.drivers.libvirt.host import DEFINITIONS, LEDGER
+from fairnotice.drivers.libvirt.definitions import Definitions, kept_in
+from fairnotice.drivers.libvirt.host import DEFINITIONS, LEDGER, Sight
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.errors import Unavailable
+from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import (
     DOMAIN,
@@ -104,6 +106,21 @@ def another_of_that_name(node):
     node.connection.defineXML(DOMAIN.format(name="vm", more=""))
 
 
+def another_with_that_disk(node):
+    """A VM of this node whose disk has the same name; the two were never on one node."""
+    node.add_disk("vm-temp", capacity=7)
+    node.connection.defineXML(DOMAIN.format(name="b", more="").replace("b-temp", "vm-temp"))
+
+
+def another_with_that_volume(node):
+    """It names its disk by the pool."""
+    node.add_disk("vm-temp", capacity=7)
+    disk = (
+        """<disk type="volume"><source pool="disks" volume="vm-temp"/><target dev="vdc"/></disk>"""
+    )
+    node.connection.defineXML(DOMAIN.format(name="b", more=disk))
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -111,6 +128,8 @@ def another_of_that_name(node):
         (no_memory, "n2 has no room: 63 MiB are free, 64 needed"),
         (another_of_that_name, "n2 has another domain called vm"),
         (lambda node: setattr(node, "away", True), "n2 cannot take it"),
+        (another_with_that_disk, "disk vdb would be /disks/vm-temp, which b has"),
+        (another_with_that_volume, "disk vdb would be /disks/vm-temp, which b has"),
     ],
 )
 def test_a_redeploy_to_a_node_that_cannot_take_it_is_refused_before_it_is_touched(
@@ -130,6 +149,21 @@ def test_a_node_with_just_enough_memory_takes_it(nodes):
     """What is cached can be freed."""
     nodes["n2"].free_kib = 62 * 1024
     assert impact(nodes, REDEPLOY).outcome is Outcome.DONE
+
+
+def test_a_disk_that_another_got_meanwhile_is_not_made_anew(nodes):
+    """It is looked again just before: the VM stays where it was."""
+
+    def around(_, name, call, *given):
+        if name == "shutdown":
+            another_with_that_disk(nodes["n2"])
+        return call(*given)
+
+    nodes["n1"].around = around
+    report = impact(nodes, REDEPLOY)
+    assert (report.outcome, "which b has" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": RUNNING}
+    assert nodes["n2"].pool.storageVolLookupByName("vm-temp").info()[1] == 7
 
 
 @pytest.mark.parametrize("target", ["nowhere", None])
@@ -370,6 +404,67 @@ def test_a_change_of_a_domain_with_an_odd_name_is_kept(nodes):
 
     asyncio.run(story())
     assert ">32768<" in kept(nodes)["n2"]["a&b <c>"].definition.xml
+
+
+class Edited:
+    """A node whose one domain may be defined anew while it is read; it runs on as it was."""
+
+    name = "n1"
+
+    def __init__(self):
+        self.xml = "<domain><name>vm</name><memory>1</memory></domain>"
+        on = {"active": True, "persistent": True, "state": RUNNING, "given_up": False}
+        self.sight = Sight("vm", "vm", Label(), "u", xml=self.xml, **on)
+        self.meanwhile = lambda: None
+
+    async def defined(self, _):
+        xml = self.xml
+        await asyncio.sleep(0)
+        self.meanwhile()
+        return xml, False, {}
+
+    async def kept_definitions(self):
+        return "<domain/>"
+
+
+def test_a_domain_that_is_defined_anew_while_it_is_read_is_read_again():
+    """Its word comes before the answer, which is older; what runs shows no difference."""
+
+    async def story():
+        node = Edited()
+        definitions = Definitions({"n1": node}, ManualClock())
+
+        def edit():
+            node.xml = node.xml.replace(">1<", ">2<")
+            definitions.outdated("vm")
+
+        node.meanwhile = edit
+        for _ in range(2):
+            await definitions.keep({"vm": ("n1", node.sight)}, ["n1"])
+        return await definitions.find("vm")
+
+    assert "<memory>2<" in asyncio.run(story()).xml
+
+
+@pytest.mark.parametrize("error", [Unavailable("planted"), asyncio.CancelledError()])
+def test_a_domain_that_could_not_be_read_is_read_again(error):
+    """The node was away for a moment, or nobody waited for it any more."""
+
+    async def story():
+        node, failures = Edited(), [error]
+
+        def fail():
+            if failures:
+                raise failures.pop()
+
+        node.meanwhile = fail
+        definitions = Definitions({"n1": node}, ManualClock())
+        for _ in range(2):
+            with suppress(asyncio.CancelledError):
+                await definitions.keep({"vm": ("n1", node.sight)}, ["n1"])
+        return await definitions.find("vm")
+
+    assert "<memory>1<" in asyncio.run(story()).xml
 
 
 def test_the_definition_of_one_that_is_gone_is_forgotten(nodes):

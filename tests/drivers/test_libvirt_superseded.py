@@ -18,6 +18,18 @@ REBOOT = order(ImpactKind.REBOOT)
 LONG_FREEZE = order(ImpactKind.FREEZE)._replace(duration_seconds=600)
 
 
+class Another(SystemClock):
+    """That of a machine which has another time."""
+
+    def __init__(self, hours):
+        super().__init__()
+        self._ahead = timedelta(hours=hours)
+
+    def wall(self):
+        """The time as it is there."""
+        return super().wall() + self._ahead
+
+
 @pytest.fixture
 def nodes(tmp_path):
     """Two, and a VM on the first."""
@@ -186,16 +198,36 @@ def test_an_earlier_freeze_that_is_found_does_not_end_a_later_one(nodes):
     assert states(nodes) == {"n1": RUNNING}
 
 
+def test_a_freeze_by_a_clock_that_is_ahead_is_not_held_longer_than_announced(nodes):
+    """Its domain says that it ends in an hour."""
+
+    async def story():
+        ahead, later = nodes.driver(Another(hours=1)), nodes.driver()
+        frozen = asyncio.create_task(ahead.impact(LONG_FREEZE._replace(duration_seconds=1), 1))
+        await becomes(nodes, {"n1": PAUSED})
+        nodes["n1"].around = refuse_to_resume
+        await asyncio.gather(frozen, return_exceptions=True)
+        nodes["n1"].around = lambda _, __, call, *given: call(*given)
+        report = await ended(later, "op/vm", 2)
+        await ahead.close()
+        await later.close()
+        return report
+
+    def refuse_to_resume(_, name, call, *given):
+        if name == "resume":
+            raise RuntimeError("the control plane died")
+        return call(*given)
+
+    assert told(story, 8).outcome is Outcome.DONE
+    assert states(nodes) == {"n1": RUNNING}
+
+
 def test_a_clock_that_is_behind_does_not_make_an_impact_an_earlier_one(nodes):
     """What was begun after another is later, whatever the clocks say."""
 
-    class Behind(SystemClock):
-        def wall(self):
-            return super().wall() - timedelta(hours=1)
-
     async def story():
         reports = []
-        for number, clock in enumerate((SystemClock(), Behind())):
+        for number, clock in enumerate((SystemClock(), Another(hours=-1))):
             driver = nodes.driver(clock)
             reports.append(await driver.impact(order(ImpactKind.REBOOT, f"{number}/vm"), 1))
             await driver.close()

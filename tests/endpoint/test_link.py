@@ -216,6 +216,46 @@ def test_a_confirmation_is_said_again_with_the_next_feed(tmp_path):
     assert [one["confirmed"] for one in said if one] == [7, 7]
 
 
+class Late(Passing):
+    """The answer to the first report comes when the second feed has begun."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.joins = 0
+        self.reported, self.answered = asyncio.Event(), asyncio.Event()
+
+    async def say(self, what, body):
+        self.joins += what == "join"
+        if self.joins > 1:
+            await self.reported.wait()
+        answer = await super().say(what, body)
+        if what == "report":
+            self.reported.set()
+            await self.answered.wait()
+        return answer
+
+
+def test_a_confirmation_whose_answer_comes_after_the_next_feed_is_said_again(tmp_path):
+    """That feed has asked for it anew, and may be another control plane's."""
+
+    async def whole():
+        async with linked(tmp_path, [OK] * 4, [feed(7)], [feed(7), OK]) as (link, far):
+            link._passing = passing = Late("n", [far.url])
+            link.add(Front(9))
+            async with followed(link, 1):
+                link.saved.save(link.holding)
+                async with meanwhile(link.report()):
+                    await until(lambda: link.connections_count == 2)
+                    passing.answered.set()
+                    await asyncio.sleep(0)
+                    await link.report()
+            return [json.loads(one.partition(b"\r\n\r\n")[2] or b"{}") for one in far.heard]
+
+    said = asyncio.run(asyncio.wait_for(whole(), 20))
+
+    assert [one["confirmed"] for one in said if one] == [7, 7]
+
+
 def test_somebody_who_has_nothing_to_report_is_heard_of_all_the_same(tmp_path, monkeypatch):
     """Empty reports, every now and then: the law must know that the endpoint is there (rule 8)."""
     monkeypatch.setattr(link_module, "REPORT_SECONDS_MAX", 0.01)

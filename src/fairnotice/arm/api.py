@@ -15,8 +15,11 @@ from starlette.types import Receive, Scope, Send
 
 from fairnotice.arm.doing import followed
 from fairnotice.arm.failures import Failure, forbidden, malformed, of_error, said
+from fairnotice.arm.filtering import must_be_unfiltered
 from fairnotice.arm.finding import must_be_ours
+from fairnotice.arm.kinds import INTEGERS_64
 from fairnotice.arm.long_running import RETRY_AFTER_SECONDS
+from fairnotice.arm.paging import next_link
 from fairnotice.arm.paths import (
     LOCATION,
     OPERATIONS,
@@ -71,6 +74,7 @@ class Arm:
             await self._reached(call.query.get(REVISION, ""))
             must_be_ours(call)
             _must_reach(route, call)
+            must_be_unfiltered(route, call)
             done = route.handle(call)
             if inspect.isawaitable(done):
                 done = await done
@@ -103,7 +107,6 @@ class Arm:
         body = _object(data) if data and route.takes_body else None
         if body is None and route.takes_body and request.method in ("PUT", "PATCH"):
             raise malformed("there is no body")
-        match = request.headers.get("if-match", "")
         return Call(
             service=self._service,
             caller=caller,
@@ -111,7 +114,7 @@ class Arm:
             names=names,
             query=query,
             body=body,
-            expected=None if match in ("", "*") else match.removeprefix("W/").strip('"'),
+            expected=_etags(request.headers.get("if-match", "")),
             in_turn=self._in_turn,
             new_only=request.headers.get("if-none-match") == "*",
         )
@@ -128,6 +131,8 @@ class Arm:
         if done.request is not None:
             headers |= _following(request, done.request, self._service.fleet.revision)
             self._note(request, done.request)
+        if done.page_ends is not None and isinstance(done.body, dict):
+            done.body["nextLink"] = next_link(request, done.page_ends)
         body = b"" if done.body is None else msgspec.json.encode(done.body)
         if isinstance(done.body, dict) and done.body.get("status") == "InProgress":
             headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
@@ -216,22 +221,33 @@ def _object(data: bytes) -> dict[str, Any]:
             raise malformed(f"{name} is no JSON object")
     if not all(isinstance(value, str | None) for value in (found.get("tags") or {}).values()):
         raise malformed("the value of a tag is no text")
-    if _is_deep(found):
-        raise malformed(f"more than {DEPTH_MAX} levels stand in each other")
+    _must_be_readable(found)
     return found
 
 
-def _is_deep(body: dict[str, Any]) -> bool:
-    """Whether it is deeper than anything that means something: it is walked part by part."""
+def _must_be_readable(body: dict[str, Any]) -> None:
+    """Neither deeper than anything that means something, nor with numbers that tools cannot read.
+
+    It is walked part by part, and given back as it is.
+    """
     level: list[Any] = [body]
     for _ in range(DEPTH_MAX):
+        if any(type(one) is int and one not in INTEGERS_64 for one in level):
+            raise malformed("a whole number has more than 64 bits")
         level = [
             part
             for one in level
             if isinstance(one, dict | list)
             for part in (one.values() if isinstance(one, dict) else one)
         ]
-    return bool(level)
+    if level:
+        raise malformed(f"more than {DEPTH_MAX} levels stand in each other")
+
+
+def _etags(match: str) -> tuple[str, ...]:
+    """What If-Match names, any of which will do; nothing where it does not matter."""
+    found = tuple(one.strip().removeprefix("W/").strip('"') for one in match.split(","))
+    return () if "*" in found or found == ("",) else found
 
 
 def _key(request: Request, data: bytes) -> str:

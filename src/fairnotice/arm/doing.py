@@ -11,6 +11,7 @@ from fairnotice.engine.tables import known_key
 from fairnotice.model import Event, Vm
 
 ACCEPTED = 202
+NO_DISKS = "That is not done here: there are no disks to do it."
 
 
 async def on_vms(call: Call, what: str, vms: Iterable[Vm]) -> Done:
@@ -53,20 +54,31 @@ async def delete(call: Call, find: Callable[[Call], Iterable[Vm]]) -> Done:
     return await on_vms(call, "delete", vms)
 
 
+def refuse(find: Callable[[Call], object], why: str, call: Call) -> Done:
+    """What is never done here is said of what is there; of anything else, that it is not there."""
+    find(call)
+    raise Failure(409, "OperationNotAllowed", why)
+
+
 def not_there_anyway(call: Call) -> Done:
     """What is answered to a DELETE of nothing, in a resource group that must be there."""
     finding.group(call)
     return Done(status=204)
 
 
-async def perform_maintenance(call: Call, vms: Iterable[Vm]) -> Done:
-    """Approve what the platform has announced for these VMs."""
-    found = [event for vm in vms for event in shapes.maintenance(call.fleet, vm.name)]
-    if not found and followed(call) is None:
+async def perform_maintenance(call: Call, find: Callable[[Call], Iterable[Vm]]) -> Done:
+    """Approve what the platform has announced for the VMs of the address.
+
+    A repeat approves nothing that was announced after the first one.
+    """
+    begun = repeated(call)
+    if begun is not None:
+        return begun
+    found = [event for vm in find(call) for event in shapes.maintenance(call.fleet, vm.name)]
+    if not found:
         message = "No maintenance is announced that waits for an approval."
         raise Failure(409, "OperationNotAllowed", message)
-    if found:
-        await approve(call, found)
+    await approve(call, found)
     return Done(status=ACCEPTED, request=followed(call))
 
 

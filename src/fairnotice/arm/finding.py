@@ -1,6 +1,6 @@
 """What an address names: rows of the fleet, found without regard to case, as Azure finds them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from fairnotice.arm.failures import Failure, NotThere, not_there
@@ -65,7 +65,7 @@ def seen_groups(call: Call) -> list[str]:
 def group(call: Call) -> str:
     """The resource group of the address, as the fleet writes it: one that may be seen."""
     asked = call.names["group"]
-    found = spelled(seen_groups(call), asked)
+    found = in_any_case(seen_groups(call), asked)
     if found is None:
         message = f"Resource group '{asked}' could not be found."
         raise Failure(404, "ResourceGroupNotFound", message)
@@ -83,7 +83,15 @@ def to_write(call: Call, find: Callable[[Call], Row], what: str) -> Row:
         raise Failure(409, "OperationNotAllowed", message) from failure
 
 
-def spelled(rows: Iterable[str], asked: str) -> str | None:
+def to_change(call: Call, find: Callable[[Call], Row]) -> Row:
+    """What a PUT or PATCH is about, unless it shall only be made (If-None-Match: *)."""
+    row = find(call)
+    if call.new_only:
+        raise Failure(412, "PreconditionFailed", "It is there already.", "If-None-Match")
+    return row
+
+
+def in_any_case(rows: Iterable[str], asked: str) -> str | None:
     """The name as these rows have it."""
     if isinstance(rows, Mapping) and asked in rows:
         return asked
@@ -92,7 +100,7 @@ def spelled(rows: Iterable[str], asked: str) -> str | None:
 
 
 def _in_group(call: Call, what: str, rows: Mapping[str, Row], name: str) -> Row:
-    row = rows.get(spelled(rows, name) or "")
+    row = rows.get(in_any_case(rows, name) or "")
     if row is None or row.resource_group.lower() != call.names["group"].lower():  # type: ignore[attr-defined]
         raise not_there(what, name, call.names["group"])
     return row
@@ -104,11 +112,6 @@ def _in_group(call: Call, what: str, rows: Mapping[str, Row], name: str) -> Row:
 def is_vm(fleet: Fleet, vm: Vm) -> bool:
     """Whether it is a VM of its own: instances of scale sets are their set's."""
     return fleet.scopes[vm.scope].kind in _SHOWN
-
-
-def vms(fleet: Fleet) -> Iterator[Vm]:
-    """Every VM that is no instance of something."""
-    return (vm for vm in fleet.vms.values() if is_vm(fleet, vm))
 
 
 def vm(call: Call) -> Vm:
@@ -157,7 +160,7 @@ def instance(call: Call) -> Vm:
     """The instance of the address."""
     row = scale_set(call)
     by_id = instances_by_id(call.fleet, row)
-    found = by_id.get(spelled(by_id, call.names["instance"]) or "")
+    found = by_id.get(in_any_case(by_id, call.names["instance"]) or "")
     if found is None:
         what = f"Microsoft.Compute/virtualMachineScaleSets/{row.name}/virtualMachines"
         raise not_there(what, call.names["instance"], call.names["group"])

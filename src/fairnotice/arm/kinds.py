@@ -16,6 +16,10 @@ from fairnotice.arm.failures import malformed
 
 Kind = str | list[Any] | dict[str, Any]
 
+# As Azure's SDKs for other languages read them: those of known properties, and any.
+INTEGERS_32 = range(-(2**31), 2**31)
+INTEGERS_64 = range(-(2**63), 2**63)
+
 _OBJECTS: dict[str, dict[str, Kind]] = msgspec.json.decode(
     files("fairnotice.arm").joinpath("kinds.json").read_bytes()
 )
@@ -23,7 +27,10 @@ _SCALARS: dict[str, tuple[str, Callable[[object], bool]]] = {
     "any": ("anything", lambda _: True),
     "text": ("text", lambda value: isinstance(value, str)),
     "truth": ("true or false", lambda value: isinstance(value, bool)),
-    "whole": ("a whole number", lambda value: type(value) is int),
+    "whole": (
+        "a whole number of 32 bits",
+        lambda value: type(value) is int and value in INTEGERS_32,
+    ),
     "number": ("a number", lambda value: type(value) in (int, float)),
 }
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from fairnotice.arm.failures import Failure
-from fairnotice.control.service import Service, spelled
+from fairnotice.control.service import Service, known_id
 from fairnotice.engine.ending import impact_key
 from fairnotice.model import Event, Impact, Operation, Request
 from fairnotice.words import OperationStatus
@@ -81,7 +81,7 @@ async def _approved(service: Service, request: Request) -> list[str]:
 
 async def _request(service: Service, name: str) -> Request | None:
     rows = service.fleet.requests
-    found = rows.get(spelled(rows, name))
+    found = rows.get(known_id(rows, name))
     if found is not None:
         return found
     for line in reversed(await service.conductor.history(f"request:{name.lower()}")):

@@ -1,7 +1,7 @@
 """One JSON object laid over another."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -21,12 +21,27 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def replacing(before: object, after: object) -> Any:  # noqa: ANN401, whatever was sent
+    """What laid over `before` makes it `after`: null for what is in it no longer."""
+    if not (isinstance(before, Mapping) and isinstance(after, Mapping)):
+        return after
+    gone = dict.fromkeys(name for name in before if name not in after)
+    return {**gone, **{name: replacing(before.get(name), part) for name, part in after.items()}}
+
+
 def found_at(body: Mapping[str, Any], *path: str) -> Any:  # noqa: ANN401, whatever was sent
     """What stands there; None where nothing does, or something else on the way."""
     value: Any = body
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
+
+
+def standing_at(value: object, *path: str) -> dict[str, Any]:
+    """An object in which this stands there, and nothing else."""
+    for name in reversed(path):
+        value = {name: value}
+    return cast("dict[str, Any]", value)
 
 
 def without(body: Mapping[str, Any], *path: str) -> dict[str, Any]:

@@ -5,8 +5,9 @@
 | `scheduledEventsPolicy.userInitiatedReboot`, `.userInitiatedRedeploy` | obeyed (rule 18) |
 | `virtualMachineProfile.scheduledEventsProfile.terminateNotificationProfile` | obeyed (rule 2) |
 | `sku.capacity` of a scale set | obeyed (arm/scaling.py) |
+| a time of notice that is off, an approval that is not automatic | kept until they are obeyed |
 | ids, names, states and views, network interfaces | ours: passed over |
-| `location`, `zones`, `identity`, `priority`, size, and the sets it is in | refused where others |
+| what is fixed, as where it is, its size and its sets (`_FIXED`) | refused where others |
 | passwords, custom data, user data, protected settings | never kept: nobody is shown them |
 | what is of another kind than Azure has it | refused (arm/kinds.py) |
 | everything else | kept, and given back |
@@ -21,8 +22,9 @@ import msgspec
 from fairnotice.arm import shapes
 from fairnotice.arm.failures import Failure, malformed, of_refusal
 from fairnotice.arm.kinds import must_fit
-from fairnotice.arm.merging import found_at, merged, without
+from fairnotice.arm.merging import found_at, merged, replacing, standing_at, without
 from fairnotice.arm.route import Call
+from fairnotice.control.service import Who
 from fairnotice.engine import Code, Refusal
 from fairnotice.engine.commands import Describe, Notice
 from fairnotice.engine.describing import version
@@ -38,6 +40,10 @@ TERMINATE = ("scheduledEventsProfile", "terminateNotificationProfile")
 OF_SET = ("properties", "virtualMachineProfile", *TERMINATE)
 OF_VM = ("properties", *TERMINATE)
 _POLICY = ("properties", "scheduledEventsPolicy")
+_APPROVALS = {
+    event_type: (*_POLICY, name, "automaticallyApprove")
+    for event_type, name in shapes.POLICIES.items()
+}
 # What is ours to say, whatever is sent: it was read from here, and comes back with the rest.
 _OURS: tuple[tuple[str, ...], ...] = (
     ("id",),
@@ -71,8 +77,6 @@ _OURS: tuple[tuple[str, ...], ...] = (
     ("properties", "virtualMachines"),
     ("properties", "vmId"),
     OF_SET,
-    OF_VM,
-    *((*_POLICY, name) for name in shapes.POLICIES.values()),
 )
 # What cannot be another by PUT or PATCH, and how it would be.
 _FIXED = {
@@ -85,6 +89,12 @@ _FIXED = {
     ),
     ("properties", "priority"): "Declare it in the fleet file",
     ("properties", "virtualMachineProfile", "priority"): "Declare it in the fleet file",
+    ("properties", "evictionPolicy"): "Only Spot has one; declare it in the fleet file",
+    ("properties", "virtualMachineProfile", "evictionPolicy"): (
+        "Only Spot has one; declare it in the fleet file"
+    ),
+    ("properties", "orchestrationMode"): "Scale sets here are uniform",
+    ("properties", "singlePlacementGroup"): "Declare its placement groups in the fleet file",
     ("properties", "availabilitySet", "id"): "Declare it in the fleet file",
     ("properties", "virtualMachineScaleSet", "id"): "Declare it in the fleet file",
 }
@@ -125,24 +135,45 @@ class Wish(NamedTuple):
 
 async def describe(call: Call, wish: Wish) -> None:
     """Have it so: all of it, or nothing."""
+    who = Who(call.who.requester)
+    if call.expected:
+        # A repeat has read what the first one has changed: it is told that it was taken.
+        who = who._replace(key=f"{call.who.key}:described")
+        if call.service.has_request(who):
+            return
     body = call.body or {}
     policy, notice = _policy(body, wish), _notice(body, wish)
     must_fit(body, _KINDS[wish.kind])
     _must_stay(body, wish.shown)
     read = version(call.fleet, wish.resource)
+    expected = read if read in call.expected else next(iter(call.expected), None)
     command = Describe(
         resource=wish.resource,
         kept=_text(_after(shapes.kept(call.fleet, wish.resource), body, wish)),
         automatically_approve=policy,
         terminate_notice=notice,
         # Who changes a part has read the rest here, just now: nobody may have changed it since.
-        expected=call.expected if wish.whole or call.expected else read,
+        expected=expected if wish.whole or expected else read,
     )
-    result = await call.service.describe(command)
+    result = await call.service.describe(command, who)
     if isinstance(result, Refusal):
-        if result.code is Code.CHANGED and call.expected is None:
+        if result.code is Code.CHANGED and not call.expected:
             raise Failure(409, "Conflict", str(result))
         raise of_refusal(result)
+
+
+def as_change(body: Json, shown: Json) -> Json:
+    """A PUT that replaces what it names, and leaves what it does not speak of.
+
+    So a scale set is put: `az vmss scale` sends a location and a capacity, and properties without
+    one in them, and expects that all the rest stays.
+    """
+    parts = body.get("properties")
+    if isinstance(parts, dict):
+        before = shown["properties"]
+        parts = {name: replacing(before.get(name), part) for name, part in parts.items()}
+    changed = {name: replacing(shown.get(name), part) for name, part in body.items()}
+    return {**changed, "properties": parts} if "properties" in body else changed
 
 
 def _must_stay(body: Json, shown: Json) -> None:
@@ -161,11 +192,23 @@ def _low(value: object) -> object:
 def _after(before: Json, body: Json, wish: Wish) -> Json:
     """What shall be kept from now on."""
     kept = merged({} if wish.whole else before, _kept(body))
+    kept = _with_time_for_later(kept, body, wish)
     kept.pop("tags", None)
     tags = _tags(before, body, wish)
     if tags is not None and tags != wish.usual_tags:
         kept["tags"] = tags
     return kept
+
+
+def _with_time_for_later(kept: Json, body: Json, wish: Wish) -> Json:
+    """With the time that is not obeyed while notice is off: switched on again, it counts."""
+    profile = _profile(body, wish)
+    if profile is None or wish.kind is not ScopeKind.PLACEMENT_GROUP:
+        return kept
+    kept, time = without(kept, *OF_SET), profile.get("notBeforeTimeout")
+    if time is None or profile.get("enable"):
+        return kept
+    return merged(kept, standing_at(time, *OF_SET, "notBeforeTimeout"))
 
 
 def _tags(before: Json, body: Json, wish: Wish) -> Json | None:
@@ -181,6 +224,10 @@ def _kept(body: Json) -> Json:
     """What means nothing here."""
     for path in _OURS:
         body = without(body, *path)
+    for path in _APPROVALS.values():
+        if found_at(body, *path):
+            # That it is so stands in the law's own row.
+            body = without(body, *path)
     found: Json = _without_secrets(body)
     return found
 
@@ -196,11 +243,11 @@ def _without_secrets(value: Any) -> Any:  # noqa: ANN401, whatever was sent
 
 
 def _text(kept: Json) -> str:
-    text = msgspec.json.encode(kept, order="deterministic").decode()
+    text = msgspec.json.encode(kept, order="deterministic")
     if len(text) > KEPT_BYTES_MAX:
         message = f"At most {KEPT_BYTES_MAX:,} bytes are kept of a resource's properties."
         raise Failure(413, "RequestContentTooLarge", message)
-    return text
+    return text.decode()
 
 
 # ---- What is obeyed ----
@@ -227,35 +274,36 @@ def _policy(body: Json, wish: Wish) -> tuple[EventType, ...] | None:
     said = _asked(body, wish, *_POLICY)
     if said is _LEFT:
         return None
-    had = found_at(wish.shown, *_POLICY) or {}
-    after = {} if said is None else {**({} if wish.whole else had), **said}
-    approved = []
-    for event_type, name in shapes.POLICIES.items():
-        part = after.get(name) or {}
-        word = found_at(part, "automaticallyApprove")
-        if not isinstance(part, dict) or not isinstance(word, bool | None):
-            raise _misfit(f"{'.'.join(_POLICY)}.{name}.automaticallyApprove", "true or false")
-        if word:
-            approved.append(event_type)
-    # Nobody has to be told that nothing is approved where nothing was.
-    return tuple(approved) if approved or had else None
+    shown = found_at(wish.shown, *_POLICY) or {}
+    after = {} if said is None else merged({} if wish.whole else shown, said)
+    approved = tuple(event_type for event_type in _APPROVALS if _approves(after, event_type))
+    # Nobody has to be told that nothing is approved where nothing was, whatever else was said.
+    had = any(_approves(shown, event_type) for event_type in _APPROVALS)
+    return approved if approved or had else None
+
+
+def _approves(policy: Json, event_type: EventType) -> bool:
+    path = _APPROVALS[event_type]
+    name, word = path[-2:]
+    part = policy.get(name, {})
+    is_automatic = found_at(part, word)
+    if not isinstance(part, dict) or not isinstance(is_automatic, bool | None):
+        raise _misfit(".".join(path), "true or false")
+    return bool(is_automatic)
 
 
 def _notice(body: Json, wish: Wish) -> Notice | None:
     """How much terminate notice shall be given; None where that is left as it is."""
-    is_set = wish.kind is ScopeKind.PLACEMENT_GROUP
-    path = OF_SET if is_set else OF_VM
-    said = _asked(body, wish, *path)
-    if said is _LEFT:
+    profile = _profile(body, wish)
+    if profile is None:
         return None
-    shown = {} if wish.whole else found_at(wish.shown, *path)
-    profile = {} if said is None else merged(shown or {}, said)
+    path = _terminate_path(wish)
     enable = profile.get("enable")
     if not isinstance(enable, bool | None):
         raise _misfit(f"{'.'.join(path)}.enable", "true or false")
     time = profile.get("notBeforeTimeout")
     minutes = _minutes(DEFAULT_NOTICE if time is None else time)
-    if is_set:
+    if wish.kind is ScopeKind.PLACEMENT_GROUP:
         return Notice(minutes if enable else None)
     if enable:
         message = (
@@ -264,6 +312,20 @@ def _notice(body: Json, wish: Wish) -> Notice | None:
         )
         raise Failure(400, "InvalidParameter", message, ".".join(path))
     return None
+
+
+def _terminate_path(wish: Wish) -> tuple[str, ...]:
+    return OF_SET if wish.kind is ScopeKind.PLACEMENT_GROUP else OF_VM
+
+
+def _profile(body: Json, wish: Wish) -> Json | None:
+    """How terminate notice shall be, with what is left as it is shown; None where all of it is."""
+    path = _terminate_path(wish)
+    said = _asked(body, wish, *path)
+    if said is _LEFT:
+        return None
+    shown = {} if wish.whole else found_at(wish.shown, *path)
+    return {} if said is None else merged(shown or {}, said)
 
 
 def _minutes(text: object) -> int:

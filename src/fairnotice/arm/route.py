@@ -23,8 +23,8 @@ class Call(NamedTuple):
     query: Mapping[str, str]
     # None where nothing was sent.
     body: dict[str, Any] | None
-    # What was read before, as If-Match has it; None where nothing was said.
-    expected: str | None
+    # What was read before, as If-Match has it, any of these; none where nothing was said.
+    expected: tuple[str, ...]
     # For what must be read and changed by one at a time.
     in_turn: asyncio.Lock
     new_only: bool = False
@@ -46,6 +46,8 @@ class Done(NamedTuple):
     status: int = 200
     request: str | None = None
     etag: str | None = None
+    # Of a list that goes on: behind which name (paging.py).
+    page_ends: str | None = None
 
 
 Handler = Callable[[Call], Any]
@@ -65,3 +67,5 @@ class ArmRoute(NamedTuple):
     reach: Reach | None
     name: Callable[[Call], str] | None = None
     takes_body: bool = False
+    # Whether `handle` looks at $filter (filtering.py); elsewhere one is refused.
+    filters: bool = False

@@ -3,21 +3,24 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from fairnotice.arm import finding, paths, properties, scaling, shapes
+from fairnotice.arm import filtering, finding, paths, properties, scaling, shapes
 from fairnotice.arm.doing import (
+    NO_DISKS,
     delete,
     followed,
     not_there_anyway,
     on_vms,
     perform_maintenance,
+    refuse,
     repeated,
 )
 from fairnotice.arm.failures import Failure, NotThere, forbidden, malformed
+from fairnotice.arm.paging import by_number, page
 from fairnotice.arm.route import ArmRoute, Call, Done, Handler
 from fairnotice.arm.routes_vms import ACTIONS, must_not_hibernate
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
-from fairnotice.model import ScaleSet, Vm
+from fairnotice.model import ScaleSet, Scope, Vm
 from fairnotice.words import ScopeKind, TokenRole
 
 SETS = f"{paths.GROUP}/{paths.SCALE_SETS}"
@@ -27,7 +30,14 @@ INSTANCE = f"{INSTANCES}/{{instance}}"
 AVAILABILITY_SETS = f"{paths.GROUP}/{paths.AVAILABILITY_SETS}"
 AVAILABILITY_SET = f"{AVAILABILITY_SETS}/{{availability_set}}"
 ALL = "*"
-REFUSED = ("reimage", "reimageall", "manualupgrade", "setOrchestrationServiceState")
+REFUSED = {
+    "reimage": NO_DISKS,
+    "reimageall": NO_DISKS,
+    "setOrchestrationServiceState": (
+        "No service of a scale set is suspended or resumed here: instances are not repaired "
+        "automatically."
+    ),
+}
 
 
 def set_name(call: Call) -> str:
@@ -50,13 +60,12 @@ def availability_name(call: Call) -> str:
 
 def _list(call: Call) -> Done:
     only = finding.group(call) if "group" in call.names else None
-    rows = call.fleet.scale_sets.values()
-    shown = [
-        shapes.scale_set(call.fleet, row)
-        for row in rows
-        if finding.is_in(only, row) and call.shows(Reach.SCALE_SET, row.name)
-    ]
-    return Done({"value": shown})
+
+    def find(name: str) -> ScaleSet | None:
+        row = call.fleet.scale_sets[name]
+        return row if finding.is_in(only, row) and call.shows(Reach.SCALE_SET, name) else None
+
+    return page(call, call.fleet.scale_sets, find, partial(shapes.scale_set, call.fleet))
 
 
 def _show(call: Call) -> Done:
@@ -98,26 +107,26 @@ async def _delete_some(call: Call) -> Done:
 
 
 async def _maintain_some(call: Call) -> Done:
-    return await perform_maintenance(call, _named(call))
+    return await perform_maintenance(call, _named)
 
 
-async def _refuse(call: Call) -> Done:
-    finding.scale_set(call)
-    raise Failure(409, "OperationNotAllowed", "That is not done here: there are no disks to do it.")
+def _upgrade_some(call: Call) -> Done:
+    # `az vmss update-instances`: they are never behind their scale set.
+    _named(call)
+    return Done(status=200)
 
 
 async def _write(call: Call) -> Done:
-    row = finding.scale_set(call)
-    if call.new_only:
-        raise Failure(412, "PreconditionFailed", f"{row.name} is there already.", "If-None-Match")
-    scaling.must_be_possible(call, row, _more(call))
+    row = finding.to_change(call, finding.scale_set)
+    addresses = scaling.addresses_for(call, row, _more(call))
     shown = shapes.scale_set(call.fleet, row)
     name = kept_name(ScopeKind.PLACEMENT_GROUP, row.name)
     await properties.describe(call, properties.Wish(name, shown, whole=False))
     async with call.in_turn:
         # How many there are now: somebody else may have asked for as many at the same time.
-        request = followed(call) or await scaling.scale(call, row, _more(call))
-    after = shapes.scale_set(call.fleet, call.fleet.scale_sets[row.name])
+        request = followed(call) or await scaling.scale(call, row, _more(call), addresses)
+    # It may be gone by now.
+    after = shapes.scale_set(call.fleet, finding.scale_set(call))
     if request is not None:
         after["properties"]["provisioningState"] = "Updating"
     return Done(after, request=request, etag=after["etag"])
@@ -131,9 +140,9 @@ def _more(call: Call) -> int:
 
 
 async def _put(call: Call) -> Done:
-    finding.to_write(call, finding.scale_set, "Scale sets")
-    # `az vmss scale` puts a location and a capacity, and expects that all the rest stays.
-    return await _write(call)
+    row = finding.to_write(call, finding.scale_set, "Scale sets")
+    change = properties.as_change(call.body or {}, shapes.scale_set(call.fleet, row))
+    return await _write(call._replace(body=change))
 
 
 def _keep(find: Callable[[Call], object], call: Call) -> Done:
@@ -142,11 +151,11 @@ def _keep(find: Callable[[Call], object], call: Call) -> Done:
         find(call)
     except NotThere:
         return not_there_anyway(call)
-    message = (
+    why = (
         "Sets are not deleted here: delete what is in it, and leave it out of the fleet file "
         "(fairnotice fleet apply)."
     )
-    raise Failure(409, "OperationNotAllowed", message)
+    raise Failure(409, "OperationNotAllowed", why)
 
 
 # ---- Instances ----
@@ -155,15 +164,14 @@ def _keep(find: Callable[[Call], object], call: Call) -> Done:
 def _instances(call: Call) -> Done:
     row = _seen_set(call)
     expanded = "instanceview" in call.query.get("$expand", "").lower()
-    return Done(
-        {
-            "value": [
-                shapes.instance(call.fleet, row, one, expanded=expanded)
-                for one in finding.instances(call.fleet, row)
-                if call.shows(Reach.VM, one.name)
-            ]
-        }
-    )
+    wanted = filtering.of_instances(call)
+    rows = {one.name: one for one in finding.instances(call.fleet, row)}
+
+    def find(name: str) -> Vm | None:
+        return rows[name] if wanted(rows[name]) and call.shows(Reach.VM, name) else None
+
+    show = partial(shapes.instance, call.fleet, row, expanded=expanded)
+    return page(call, rows, find, show, order=by_number)
 
 
 def _seen_set(call: Call) -> ScaleSet:
@@ -207,7 +215,7 @@ async def _evict_one(call: Call) -> Done:
 
 
 async def _maintain_one(call: Call) -> Done:
-    return await perform_maintenance(call, [finding.instance(call)])
+    return await perform_maintenance(call, lambda call: [finding.instance(call)])
 
 
 # ---- Availability sets ----
@@ -215,13 +223,13 @@ async def _maintain_one(call: Call) -> Done:
 
 def _availability_sets(call: Call) -> Done:
     only = finding.group(call) if "group" in call.names else None
-    rows = finding.availability_sets(call.fleet).values()
-    shown = [
-        shapes.availability_set(call.fleet, row)
-        for row in rows
-        if finding.is_in(only, row) and call.shows(Reach.SCOPE, row.name)
-    ]
-    return Done({"value": shown})
+    rows = finding.availability_sets(call.fleet)
+
+    def find(name: str) -> Scope | None:
+        row = rows[name]
+        return row if finding.is_in(only, row) and call.shows(Reach.SCOPE, row.name) else None
+
+    return page(call, rows, find, partial(shapes.availability_set, call.fleet))
 
 
 def _availability_set(call: Call) -> Done:
@@ -230,12 +238,10 @@ def _availability_set(call: Call) -> Done:
 
 
 async def _write_availability_set(call: Call, *, whole: bool) -> Done:
-    row = finding.availability_set(call)
-    if call.new_only:
-        raise Failure(412, "PreconditionFailed", f"{row.of} is there already.", "If-None-Match")
+    row = finding.to_change(call, finding.availability_set)
     shown = shapes.availability_set(call.fleet, row)
     await properties.describe(call, properties.Wish(row.name, shown, whole))
-    after = shapes.availability_set(call.fleet, call.fleet.scopes[row.name])
+    after = shapes.availability_set(call.fleet, finding.availability_set(call))
     return Done(after, etag=after["etag"])
 
 
@@ -262,7 +268,11 @@ def _set_routes() -> Iterable[ArmRoute]:
         ),
         ("delete", "Delete instances, all or none.", _delete_some),
         ("performMaintenance", "Approve what the platform has announced.", _maintain_some),
-        *((word, "Refused: there are no disks.", _refuse) for word in REFUSED),
+        ("manualupgrade", "Changes nothing: instances are as their set is.", _upgrade_some),
+        *(
+            (word, f"Refused. {why}", partial(refuse, finding.scale_set, why))
+            for word, why in REFUSED.items()
+        ),
     )
     for word, summary, handle in deeds:
         path = f"{SET}/{word}"
@@ -279,7 +289,8 @@ def _set_routes() -> Iterable[ArmRoute]:
 def _instance_routes() -> Iterable[ArmRoute]:
     reader, operator, reach = TokenRole.READER, TokenRole.OPERATOR, Reach.VM
     # Whoever may see only some of the instances is shown those.
-    yield ArmRoute("GET", INSTANCES, "The instances of a scale set.", _instances, reader, None)
+    summary = "The instances of a scale set."
+    yield ArmRoute("GET", INSTANCES, summary, _instances, reader, None, filters=True)
     for path, summary, handle in (
         (INSTANCE, "One instance.", _instance),
         (f"{INSTANCE}/instanceView", "How an instance is now.", _instance_view),

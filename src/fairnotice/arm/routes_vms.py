@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from functools import partial
 
-from fairnotice.arm import finding, paths, properties, shapes
-from fairnotice.arm.doing import delete, on_vms, perform_maintenance
+from fairnotice.arm import filtering, finding, paths, properties, shapes
+from fairnotice.arm.doing import NO_DISKS, delete, on_vms, perform_maintenance, refuse
 from fairnotice.arm.failures import Failure
-from fairnotice.arm.route import ArmRoute, Call, Done
+from fairnotice.arm.paging import page
+from fairnotice.arm.route import ArmRoute, Call, Done, Handler
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
+from fairnotice.model import Vm
 from fairnotice.words import ScopeKind, TokenRole
 
 VMS = f"{paths.GROUP}/{paths.VMS}"
@@ -33,15 +35,15 @@ def vm_name(call: Call) -> str:
 def _list(call: Call) -> Done:
     only = finding.group(call) if "group" in call.names else None
     expanded = call.query.get("statusonly", "").lower() == "true"
-    return Done(
-        {
-            "value": [
-                shapes.vm(call.fleet, row, expanded=expanded)
-                for row in finding.vms(call.fleet)
-                if finding.is_in(only, row) and call.shows(Reach.VM, row.name)
-            ]
-        }
-    )
+    wanted = filtering.of_vms(call)
+
+    def find(name: str) -> Vm | None:
+        row = call.fleet.vms[name]
+        is_asked_for = finding.is_vm(call.fleet, row) and finding.is_in(only, row) and wanted(row)
+        return row if is_asked_for and call.shows(Reach.VM, name) else None
+
+    show = partial(shapes.vm, call.fleet, expanded=expanded)
+    return page(call, call.fleet.vms, find, show)
 
 
 def _show(call: Call) -> Done:
@@ -72,7 +74,7 @@ async def _evict(call: Call) -> Done:
 
 
 async def _maintain(call: Call) -> Done:
-    return await perform_maintenance(call, [finding.vm(call)])
+    return await perform_maintenance(call, lambda call: [finding.vm(call)])
 
 
 async def _reapply(call: Call) -> Done:
@@ -82,13 +84,12 @@ async def _reapply(call: Call) -> Done:
 
 
 async def _write(call: Call, *, whole: bool) -> Done:
-    row = finding.vm(call)
-    if call.new_only:
-        raise Failure(412, "PreconditionFailed", f"{row.name} is there already.", "If-None-Match")
+    row = finding.to_change(call, finding.vm)
     shown = shapes.vm(call.fleet, row)
     name = kept_name(ScopeKind.STANDALONE, row.name)
     await properties.describe(call, properties.Wish(name, shown, whole, dict(row.tags)))
-    now = shapes.vm(call.fleet, row)
+    # It may be gone by now.
+    now = shapes.vm(call.fleet, finding.vm(call))
     return Done(now, etag=now["etag"])
 
 
@@ -101,16 +102,12 @@ async def _delete(call: Call) -> Done:
     return await delete(call, lambda call: [finding.vm(call)])
 
 
-async def _refuse(call: Call) -> Done:
-    finding.vm(call)
-    raise Failure(409, "OperationNotAllowed", "That is not done here: there are no disks to do it.")
-
-
 def _routes() -> Iterable[ArmRoute]:
     reader, operator = TokenRole.READER, TokenRole.OPERATOR
     everywhere = f"{paths.SUBSCRIPTION}/{paths.VMS}"
-    yield ArmRoute("GET", everywhere, "Every VM.", _list, reader, None)
-    yield ArmRoute("GET", VMS, "The VMs of a resource group.", _list, reader, None)
+    yield ArmRoute("GET", everywhere, "Every VM.", _list, reader, None, filters=True)
+    summary = "The VMs of a resource group."
+    yield ArmRoute("GET", VMS, summary, _list, reader, None, filters=True)
     yield ArmRoute("GET", VM, "One VM.", _show, reader, Reach.VM, vm_name)
     summary = "How a VM is now."
     yield ArmRoute("GET", f"{VM}/instanceView", summary, _view, reader, Reach.VM, vm_name)
@@ -119,12 +116,14 @@ def _routes() -> Iterable[ArmRoute]:
         summary = f"{ours.capitalize()} a VM."
         path = f"{VM}/{azures}"
         yield ArmRoute("POST", path, summary, act, operator, Reach.VM, vm_name, takes_body=True)
-    for word, summary, handle in (
+    refused = partial(refuse, finding.vm, NO_DISKS)
+    deeds: tuple[tuple[str, str, Handler], ...] = (
         ("simulateEviction", "Take a Spot VM away.", _evict),
         ("performMaintenance", "Approve what the platform has announced for a VM.", _maintain),
         ("reapply", "Changes nothing: a VM is as the law has it.", _reapply),
-        *((word, "Refused: there are no disks.", _refuse) for word in REFUSED),
-    ):
+        *((word, "Refused: there are no disks.", refused) for word in REFUSED),
+    )
+    for word, summary, handle in deeds:
         path = f"{VM}/{word}"
         yield ArmRoute("POST", path, summary, handle, operator, Reach.VM, vm_name, takes_body=True)
     yield ArmRoute("DELETE", VM, "Delete a VM.", _delete, operator, Reach.VM, vm_name)

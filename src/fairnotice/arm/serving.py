@@ -22,7 +22,7 @@ from fairnotice.control.auth import (
     CHALLENGE,
     Find,
     Gate,
-    finding,
+    find_in,
     shown_token,
     unauthenticated,
 )
@@ -113,7 +113,7 @@ class _Fork:
 
 def _entered(run: Running, app: ASGIApp, port: Port, own: str) -> ASGIApp:
     """The application behind whatever decides who may ask."""
-    signing_in = SigningIn([], finding(run.auth))
+    signing_in = SigningIn([], find_in(run.auth))
     if port.signing_in is not None:
         signing_in = port.signing_in(run)
     if run.auth.required:

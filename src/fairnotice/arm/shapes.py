@@ -1,5 +1,6 @@
 """From rows of the fleet to what Azure Resource Manager shows."""
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -181,6 +182,11 @@ def instance_view(fleet: Fleet, row: Vm) -> Json:
     return view
 
 
+def codes(row: Vm) -> tuple[str, str]:
+    """How a VM is now, in codes alone."""
+    return ("ProvisioningState/succeeded", _POWERS[row.power][0])
+
+
 def _status(code: str, words: str) -> Json:
     return {"code": code, "level": "Info", "displayStatus": words}
 
@@ -252,9 +258,8 @@ def scale_set(fleet: Fleet, row: ScaleSet) -> Json:
 
 def scale_set_view(fleet: Fleet, row: ScaleSet) -> Json:
     """How the instances of a scale set are now."""
-    codes = ["ProvisioningState/succeeded"] * len(finding.instances(fleet, row))
-    codes += [_POWERS[one.power][0] for one in finding.instances(fleet, row)]
-    summary = [{"code": code, "count": codes.count(code)} for code in dict.fromkeys(codes)]
+    counted = Counter(code for one in finding.instances(fleet, row) for code in codes(one))
+    summary = [{"code": code, "count": count} for code, count in counted.items()]
     return {
         "virtualMachine": {"statusesSummary": summary},
         "statuses": [_status("ProvisioningState/succeeded", "Provisioning succeeded")],

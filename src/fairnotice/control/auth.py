@@ -124,7 +124,7 @@ class _Operations(msgspec.Struct):
 Find = Callable[[str], Awaitable[Caller | None]]
 
 
-def finding(auth: Auth) -> Find:
+def find_in(auth: Auth) -> Find:
     """Whose token a text is."""
 
     async def find(text: str) -> Caller | None:
@@ -149,7 +149,7 @@ class Gate:
     ) -> None:
         self._app = app
         self._auth = auth
-        self._find = find or finding(auth)
+        self._find = find or find_in(auth)
         self._says = says
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

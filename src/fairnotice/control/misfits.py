@@ -57,8 +57,10 @@ def misfit(error: msgspec.ValidationError, shape: type | None) -> Misfit:
 
 def limit_in_words(what: str) -> str:
     """What a number has to be, where msgspec says that it is not; empty where it says else."""
-    limit = _LIMIT.search(what)
-    return _LIMITS_IN_WORDS[limit["sign"]].format(limit["limit"]) if limit is not None else ""
+    found = _LIMIT.search(what)
+    if found is None:
+        return ""
+    return _LIMITS_IN_WORDS[found["sign"]].format(found["limit"].removesuffix(".0"))
 
 
 def unknown_field(name: str, known: Iterable[str], path: str = "") -> Misfit:

@@ -41,8 +41,9 @@ AT_ONCE = 500
 class NodeFeed:
     """One endpoint that follows: what it was sent, and what is different since."""
 
-    def __init__(self, node: str, endings: Sequence[asyncio.Event]) -> None:
+    def __init__(self, node: str, endings: Sequence[asyncio.Event], fleet: Fleet) -> None:
         self.node = node
+        self._fleet = fleet
         # Set when it is to be sent no more.
         self.endings = endings
         self.woken = asyncio.Event()
@@ -59,9 +60,11 @@ class NodeFeed:
         # What is to be sent, in order and once.
         self._dirty_scopes: dict[str, None] = {}
         self._dirty_vms: dict[str, None] = {}
+        self.begin(fleet)
 
     def begin(self, fleet: Fleet) -> None:
-        """Tell it everything anew."""
+        """Tell it everything anew, from now on of this fleet."""
+        self._fleet = fleet
         self._fresh = True
         self._sent.clear()
         self._scopes.clear()
@@ -95,19 +98,21 @@ class NodeFeed:
         self.ended = True
         self.woken.set()
 
-    def lines(self, fleet: Fleet) -> Iterator[bytes]:
-        """What it is to be sent, in pieces; the fleet may go on between two of them."""
+    def lines(self) -> Iterator[bytes]:
+        """What it is to be sent, in pieces; between two of them the fleet may go on, or begin."""
         self.woken.clear()
         if not (self._asked or self._beat):
             return
-        if self._fresh:
-            self._fresh = False
-            yield encode(SnapshotBegins())
-        while self._dirty_vms or self._dirty_scopes:
-            yield b"".join(self._some(fleet))
-        revision, confirm = fleet.revision, self._asked
+        while self._fresh or self._dirty_vms or self._dirty_scopes:
+            if self._fresh:
+                # At whichever piece it was: told later, it would take back what followed it.
+                self._fresh = False
+                yield encode(SnapshotBegins())
+            else:
+                yield b"".join(self._some(self._fleet))
+        revision, confirm = self._fleet.revision, self._asked
         # What was lost on the way is asked for again with the next beat.
-        confirm = confirm or bool(fleet.unconfirmed_on_node.get(self.node))
+        confirm = confirm or bool(self._fleet.unconfirmed_on_node.get(self.node))
         self._asked = self._beat = False
         self.revision = revision
         yield encode(At(revision, confirm))
@@ -163,21 +168,20 @@ class NodeFeeds:
     async def follow(self, node: str, *endings: asyncio.Event) -> AsyncIterator[bytes]:
         """The lines for this node, until nobody reads, one of these is set, or newer ones come."""
         fleet = self._following()
-        feed = NodeFeed(node, endings)
+        feed = NodeFeed(node, endings, fleet)
         beside = self._of.setdefault(node, {})
         beside[feed] = None
         for oldest in list(beside)[:-FEEDS_PER_NODE_MAX]:
             oldest.end()
             self._leave(oldest)
         self._where.update(dict.fromkeys(fleet.vms_on_node.get(node, ()), node))
-        feed.begin(fleet)
         if self._ticking is None or self._ticking.done():
             self._ticking = asyncio.create_task(self._tick())
         try:
             hello = Hello(PROTOCOL, node, SUBSCRIPTION, LOCATION)
             yield encode(hello)
             while not feed.ended:
-                for piece in feed.lines(self._following()):
+                for piece in feed.lines():
                     yield piece
                     # A piece is some milliseconds of work, and others wait.
                     await asyncio.sleep(0)

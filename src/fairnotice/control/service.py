@@ -85,7 +85,7 @@ def named(kind: str, rows: Mapping[str, Row], name: str) -> Row:
     return row
 
 
-def spelled(rows: Container[str], name: str) -> str:
+def known_id(rows: Container[str], name: str) -> str:
     """An id as these rows have it: clients write GUIDs in either case, and mean the same."""
     return name.lower() if name not in rows and name.lower() in rows else name
 
@@ -189,7 +189,7 @@ class Service:
     def operation(self, name: str) -> shapes.Operation:
         """One operation."""
         rows = self.fleet.operations
-        return views.operation(self.fleet, named("operation", rows, spelled(rows, name)))
+        return views.operation(self.fleet, named("operation", rows, known_id(rows, name)))
 
     def rollouts(self, after: str = "", only: Only = everything) -> Iterable[shapes.Rollout]:
         """Every rollout, without its nodes."""
@@ -199,7 +199,7 @@ class Service:
 
     def rollout(self, name: str) -> shapes.Rollout:
         """One rollout, with its nodes."""
-        row = named("rollout", self.fleet.rollouts, spelled(self.fleet.rollouts, name))
+        row = named("rollout", self.fleet.rollouts, known_id(self.fleet.rollouts, name))
         canceled_count = views.canceled_nodes(self.fleet)[row.id]
         return views.rollout(self.fleet, row, canceled_count, self.conductor.now())
 
@@ -249,9 +249,9 @@ class Service:
         policy = tuple(body.automatically_approve)
         return await self._tell(commands.SetPolicy(scope=name, automatically_approve=policy))
 
-    async def describe(self, command: commands.Describe) -> Result:
+    async def describe(self, command: commands.Describe, who: Who) -> Result:
         """Take what is said of a VM or a set: all of it, or nothing."""
-        return await self._tell(command)
+        return await self._steer(command, who)
 
     async def scale_out(self, name: str, addresses: tuple[str, ...]) -> Result:
         """New instances of a scale set, where the driver's machines can be made."""
@@ -327,14 +327,14 @@ class Service:
 
     async def steer_rollout(self, what: str, rollout: str, who: Who) -> Result:
         """Pause, resume or cancel a rollout."""
-        row = named("rollout", self.fleet.rollouts, spelled(self.fleet.rollouts, rollout))
+        row = named("rollout", self.fleet.rollouts, known_id(self.fleet.rollouts, rollout))
         return await self._steer(ROLLOUT_COMMANDS[what](rollout=row.id, by=who.requester), who)
 
     # ---- Operations and events ----
 
     async def cancel_operation(self, name: str, who: Who) -> Result:
         """Take back an operation with all its events; or what is left of a whole request."""
-        name = spelled(self.fleet.requests, spelled(self.fleet.operations, name))
+        name = known_id(self.fleet.requests, known_id(self.fleet.operations, name))
         if name not in self.fleet.requests:
             named("operation", self.fleet.operations, name)
         return await self._steer(commands.Cancel(target=name, by=who.requester), who)

@@ -109,25 +109,31 @@ class Courier:
         await self._settle()
         # A receiver that is away has its letters wait in the journal, which is there anyway.
         room = len(self._waiting) < WAITING_MAX
-        queued = 0
         if room and not self._journal.level and not self._conductor.feed.cut_off:
-            queued = await self._journal.queue(self._clock.wall(), self._clock.monotonic())
-        if self._stale or (room and (queued or self._more)):
+            now = self._clock.wall()
+            # Kept beyond this turn: what is queued has to be read, if it cannot be now.
+            self._more |= await self._journal.queue(now, self._clock.monotonic()) > 0
+        if self._stale or (room and self._more):
             await self._read()
         self._send_due()
         await self._until_something(level=self._journal.level or not room)
 
     async def _read(self) -> None:
         """Have at hand what waits in the store: what is new there, or all of it again."""
-        if self._stale:
+        # Taken before the store is asked: what is put back meanwhile may not be in its answer.
+        stale, self._stale = self._stale, False
+        if stale:
             self._waiting.clear()
             self._read_until = 0
         after, id_ = self._read_until, self.webhook.id
-        found = await self._conductor.ask_store(
-            lambda store: store.deliveries(id_, WAITING_MAX, after=after)
-        )
+        try:
+            found = await self._conductor.ask_store(
+                lambda store: store.deliveries(id_, WAITING_MAX, after=after)
+            )
+        except Unavailable:
+            self._stale |= stale
+            raise
         self._waiting |= dict(found)
-        self._stale = False
         self._more = len(found) == WAITING_MAX
         self._read_until = max((one.number for one in found), default=after)
 
@@ -251,7 +257,8 @@ class Courier:
     # ---- Waiting ----
 
     async def _until_something(self, *, level: bool) -> None:
-        if self._results:
+        # Whoever woke us since it was looked for has left word of it in one of these.
+        if self._results or self._stale:
             return
         self._woken.clear()
         if not level and not self._conductor.feed.cut_off:

@@ -8,6 +8,7 @@ address where clouds keep the credentials of machines (addresses.py).
 import asyncio
 import contextlib
 import ipaddress
+import re
 import ssl
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -29,6 +30,8 @@ URL_CHARACTERS_MAX = 2_048
 PORTS = {"http": 80, "https": 443}
 READ_BYTES = 16 * 1024
 USER_AGENT = "fairnotice"
+_HIDDEN_FROM = re.compile("[?#]")
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 NO_HTTP = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -58,7 +61,10 @@ def target_of(url: str, *, allow_http: bool) -> Target:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"{shown(url)} is no URL: {error}.") from error
+        # What it says may repeat a password.
+        raise UsageError(
+            f"{shown(url)!r} is no URL: it cannot be read where its host and its port are."
+        ) from error
     if parts.scheme not in PORTS or not parts.hostname:
         raise UsageError(f"{shown(url)!r} is no https:// URL.")
     if len(url) > URL_CHARACTERS_MAX or any(not "!" <= one <= "~" for one in url):
@@ -67,6 +73,10 @@ def target_of(url: str, *, allow_http: bool) -> Target:
         )
     if parts.username is not None or parts.fragment:
         raise UsageError("A URL of a webhook has neither a user nor a fragment in it.")
+    if not _can_be_looked_up(parts.hostname):
+        raise UsageError(
+            f"{shown(url)!r} names no host: between two dots of a name are 1 to 63 characters."
+        )
     secure = parts.scheme == "https"
     if not (secure or allow_http or _is_loopback(parts.hostname)):
         raise UsageError(
@@ -84,9 +94,36 @@ def target_of(url: str, *, allow_http: bool) -> Target:
 
 
 def shown(url: str) -> str:
-    """A URL as it may be shown: what stands behind its question mark is often a secret."""
-    before, mark, _ = url.partition("?")
-    return f"{before}?…" if mark else before
+    """A URL as it may be shown, whatever is wrong with it: without what may be a secret.
+
+    That is what stands behind its question mark, and a user with his password before an @.
+    """
+    if "@" not in url:
+        hidden = _HIDDEN_FROM.search(url)
+        return url if hidden is None else f"{url[: hidden.end()]}…"
+    scheme, place = _SCHEME.match(url), _place_without_user(url)
+    # Nothing of what comes behind a host: a password with a slash in it looks like a path.
+    return f"{scheme[0] if scheme else ''}{f'{place}/' if place else ''}…"
+
+
+def _place_without_user(url: str) -> str:
+    """Host and port as they stand in a URL; "" where it names a user, or cannot be read."""
+    try:
+        parts = urlsplit(url)
+        # The port is read where it is asked for: a password with a slash in it is none.
+        _ = parts.port
+    except ValueError:
+        return ""
+    return parts.netloc if parts.hostname and parts.username is None else ""
+
+
+def _can_be_looked_up(host: str) -> bool:
+    try:
+        # As `getaddrinfo` does.
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _is_loopback(host: str) -> bool:

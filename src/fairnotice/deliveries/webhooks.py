@@ -246,14 +246,22 @@ class Webhooks:
         return count
 
     async def test(self, name: str) -> Tested:
-        """Send something that is no event, once, and say what came of it."""
+        """Send something that is no event, once, and say what came of it.
+
+        UsageError where its receiver has not agreed to be told anything.
+        """
         webhook = (await self.named(name)).webhook
+        if webhook.validation_code:
+            raise UsageError(
+                f"{webhook.name} awaits validation: nothing is sent to it, nor a test, before its "
+                "validationUrl was opened."
+            )
         now = self._now
         delivery = self._test_delivery(now)
-        target = target_of(webhook.url, allow_http=webhook.allow_http)
         body = shapes.body(webhook, delivery)
         headers = shapes.headers(webhook, delivery, body, now)
         try:
+            target = target_of(webhook.url, allow_http=webhook.allow_http)
             answer = await self.sender.ask("POST", target, headers, body, TEST_SECONDS)
         except (Unavailable, UsageError) as error:
             return Tested(0, str(error))

@@ -232,6 +232,7 @@ class Link:
             # What is not on disk would not be shown by a next life that is cut off.
             kept = min(self.shown, self.saved.revision)
             confirms = kept if self._wanted > self.confirmed < kept else 0
+            connection = self.connections_count
             said = {**batch, "confirmed": confirms} if confirms else batch
             try:
                 if await self._must_join(await self._passing.say("report", said)):
@@ -244,7 +245,9 @@ class Link:
                 self.unreported.dropped_count += 1
                 confirms = 0
             self.unreported.reported(batch)
-            self.confirmed = max(self.confirmed, confirms)
+            if connection == self.connections_count:
+                # Else another feed asks anew, and it may be another that has this word.
+                self.confirmed = max(self.confirmed, confirms)
             if not len(self.unreported):
                 return
 

@@ -406,6 +406,7 @@ Steering = (
     | Postpone
     | Cancel
     | Release
+    | Describe
 )
 Command = (
     Restart
@@ -436,6 +437,5 @@ Command = (
     | ApplyFleet
     | SetPolicy
     | SetTerminateNotice
-    | Describe
     | ScaleOut
 )

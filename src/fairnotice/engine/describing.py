@@ -4,6 +4,9 @@ A tool that changes a scale set reads all of it, changes a part and sends all of
 says is one command, which may name what was read; what has changed in between is not overwritten.
 """
 
+from collections import Counter
+from collections.abc import Iterator
+
 from fairnotice.engine.announce import guid
 from fairnotice.engine.answers import Accepted
 from fairnotice.engine.commands import Describe, ScaleOut, SetPolicy, SetTerminateNotice
@@ -85,34 +88,44 @@ def scale_out(draft: Draft, command: ScaleOut) -> Accepted:
         refuse(
             Code.NOT_FOUND, f"There is no scale set {command.scale_set}.", "List the scale sets."
         )
-    taken = {address for vm in draft.vms.values() for address in vm.addresses}
-    for address in command.addresses:
-        if address in taken:
-            refuse(Code.CONFLICT, f"{address} is taken.", "Choose another address.", rule=21)
-        taken.add(address)
-        declare_vm(draft, None, _instance(draft, row, address))
+    _must_be_free(draft, command.addresses)
+    for vm in _instances(draft, row, command.addresses):
+        declare_vm(draft, None, vm)
     return Accepted()
 
 
-def _instance(draft: Draft, row: ScaleSet, address: str) -> Vm:
+def _must_be_free(draft: Draft, addresses: tuple[str, ...]) -> None:
+    taken = {one for one, count in Counter(addresses).items() if count > 1}
+    wanted = set(addresses)
+    for vm in draft.vms.values():
+        taken |= wanted.intersection(vm.addresses)
+    for address in addresses:
+        if address in taken:
+            refuse(Code.CONFLICT, f"{address} is taken.", "Choose another address.", rule=21)
+
+
+def _instances(draft: Draft, row: ScaleSet, addresses: tuple[str, ...]) -> Iterator[Vm]:
+    """One for each address, behind those that there are; each is declared before the next one."""
     kind = ScopeKind.PLACEMENT_GROUP
     scopes = [scope_name(kind, row.name, group) for group in range(row.placement_groups)]
     names = [name for scope in scopes for name in draft.vms_in_scope.get(scope, ())]
-    return Vm(
-        name=f"{row.name}_{_next_number(draft, row.name, names)}",
-        scope=min(scopes, key=lambda scope: len(draft.vms_in_scope.get(scope, ()))),
-        node=None,
-        update_domain=len(names) % UPDATE_DOMAINS,
-        priority=row.priority,
-        addresses=(address,),
-        resource_group=row.resource_group,
-    )
+    number = _next_number(row.name, names)
+    for count, address in enumerate(addresses, len(names)):
+        # No VM that is called like an instance.
+        while f"{row.name}_{number}" in draft.vms:
+            number += 1
+        yield Vm(
+            name=f"{row.name}_{number}",
+            scope=min(scopes, key=lambda scope: len(draft.vms_in_scope.get(scope, ()))),
+            node=None,
+            update_domain=count % UPDATE_DOMAINS,
+            priority=row.priority,
+            addresses=(address,),
+            resource_group=row.resource_group,
+        )
 
 
-def _next_number(draft: Draft, scale_set: str, names: list[str]) -> int:
-    """One that no instance has; and no VM that is called like one."""
+def _next_number(scale_set: str, names: list[str]) -> int:
+    """Behind those of all instances."""
     numbers = [name.removeprefix(f"{scale_set}_") for name in names]
-    number = 1 + max((int(one) for one in numbers if one.isascii() and one.isdecimal()), default=-1)
-    while f"{scale_set}_{number}" in draft.vms:
-        number += 1
-    return number
+    return 1 + max((int(one) for one in numbers if one.isascii() and one.isdecimal()), default=-1)

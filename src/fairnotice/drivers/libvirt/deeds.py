@@ -61,13 +61,21 @@ async def carry_out(on: Footing) -> Report:
 
 
 async def _end(on: Footing, outcome: Outcome, reason: str) -> None:
+    """Write it down; Unavailable where that is refused: whoever asks then finds what there is."""
     on.record = on.record._replace(phase=records.ENDED, outcome=outcome, reason=reason)
+    try:
+        await _write_end(on)
+    except Trouble as error:
+        raise Unavailable(f"the end of {on.record.key} cannot be written: {error}") from error
+
+
+async def _write_end(on: Footing) -> None:
     with suppress(Superseded):
         await moves.give_autostart_back(on)
     if on.record.kind is not ImpactKind.DELETE:
         await on.write()
         return
-    if outcome is not Outcome.DONE:
+    if on.record.outcome is not Outcome.DONE:
         await on.write()
     forgotten = on.clock.wall() - timedelta(days=on.settings.kept_days)
     for host in on.hosts.values():

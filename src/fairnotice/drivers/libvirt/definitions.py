@@ -94,9 +94,15 @@ class Definitions:
         now = self._clock.wall()
         live = Live(sight.domain, sight.xml)
         if self._live.get(vm) != live:
-            definition = await self._ask(node, lambda host: taken(host, sight.domain))
-            self._seen[vm] = Kept(definition._replace(xml=without_impacts(definition.xml)), now)
+            # Before it is read: whoever defines it anew meanwhile takes this back.
             self._live[vm] = live
+            try:
+                definition = await self._ask(node, lambda host: taken(host, sight.domain))
+            except BaseException:
+                # Also where nobody waits for it any more: there is nothing that it could stand for.
+                self._live.pop(vm, None)
+                raise
+            self._seen[vm] = Kept(definition._replace(xml=without_impacts(definition.xml)), now)
         definition = self._seen[vm].definition
         self._seen[vm] = Kept(definition, now)
         for keeper in _keepers(node, list(self._hosts), reached):
@@ -147,7 +153,7 @@ class Definitions:
 
     async def _kept_on(self, name: str) -> dict[str, Kept]:
         if name not in self._there:
-            self._there[name] = kept_in(await self._ask(name, Host.kept_definitions))
+            self._there[name] = kept_in(await self._ask(name, lambda host: host.kept_definitions()))
         return self._there[name]
 
     async def _write(self, name: str, vm: str, kept: Kept | None) -> None:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import libvirt
@@ -215,13 +216,24 @@ class LibvirtDriver:
             if not places and not (order.node_failed and await self._noted_elsewhere(record)):
                 lacking = ", and nobody keeps its definition" if order.node_failed else ""
                 return Report(Outcome.FAILED, f"there is no domain of {order.vm}{lacking}")
-            for name, sight in places.items():
-                await self._hosts[name].write(sight, record)
+            await self._write_first(record, places)
             # Again, now that it is written: a later control plane has either seen it, or is seen.
             await self._meet(epoch, home)
         if record.ended:
             return record.report
         return await self._carry_on(record, epoch)
+
+    async def _write_first(self, record: Record, places: Mapping[str, Sight]) -> None:
+        """Leave its key on the VM; Unavailable where that is refused, as nothing was begun."""
+        on = self._footing(record)
+        try:
+            for name, sight in places.items():
+                await on.again(partial(self._hosts[name].write, sight, record))
+        except Trouble as error:
+            raise Unavailable(f"{record.key} cannot be begun: {error}") from error
+
+    def _footing(self, record: Record) -> Footing:
+        return Footing(record, self._hosts, self._settings, self._clock, self._definitions.find)
 
     async def _noted_elsewhere(self, record: Record) -> bool:
         """Whether the VM of a node that failed can be had elsewhere, which is written there now."""
@@ -257,8 +269,7 @@ class LibvirtDriver:
 
     async def _carry_on(self, record: Record, epoch: int) -> Report:
         record = records.carried_on(record, epoch, self._clock.wall())
-        on = Footing(record, self._hosts, self._settings, self._clock, self._definitions.find)
-        self._footings[record.key] = on
+        on = self._footings[record.key] = self._footing(record)
         if record.kind is not ImpactKind.FREEZE:
             return await carry_out(on)
         try:

@@ -45,12 +45,15 @@ async def freeze(on: Footing) -> None:
             await on.write(phase=records.FROZEN)
     left = (on.record.until - on.clock.wall()).total_seconds()
     if left > 0:
-        await on.clock.sleep(left)
+        # Whoever wrote when it ends may have had another time.
+        await on.clock.sleep(min(left, on.record.pause_seconds))
     await let_go(on, host)
 
 
 async def thaw(on: Footing) -> None:
-    """We end in the middle of a freeze: its rest is not worth a VM that waits for us."""
+    """We end in the middle of a pause: its rest is not worth a VM that waits for us."""
+    # What was asked for may be done only after we have stopped to wait for it.
+    await on.landed()
     host, sight = await on.place()
     if sight.paused and on.record.phase in PAUSING and not _is_anothers(on, sight):
         with suppress(Trouble):
@@ -65,9 +68,13 @@ async def reset(on: Footing) -> None:
         # It has heard after all.
         await on.start(host, sight)
         return
+    if on.record.phase == records.RESETTING and not sight.is_marked(on.record.key):
+        # It had, and was started again.
+        await let_go(on, host)
+        return
     if on.record.phase == records.RESETTING:
-        if not sight.paused:
-            await _pause(on, host, sight)
+        if not sight.paused and not await _pause_or_start(on, host, sight):
+            return
         try:
             await on.insist(host, sight, lambda domain: domain.reset(0))
             await on.write(phase=records.RESET)
@@ -93,6 +100,18 @@ async def let_go(on: Footing, host: Host) -> None:
             log.warning("%s is still paused: %s", sight.domain, error)
             await on.clock.sleep(seconds)
             seconds = min(2 * seconds, LOOK_AGAIN_SECONDS_MAX)
+
+
+async def _pause_or_start(on: Footing, host: Host, sight: Sight) -> bool:
+    """Whether it is paused; one that has ended just now is started instead."""
+    try:
+        await _pause(on, host, sight)
+    except Failed:
+        if not await on.is_off(host):
+            raise
+        await on.start(host, sight)
+        return False
+    return True
 
 
 def _is_anothers(on: Footing, sight: Sight) -> bool:

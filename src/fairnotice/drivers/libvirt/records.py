@@ -97,6 +97,9 @@ def written(record: Record) -> str:
         name: value.isoformat() if isinstance(value, datetime) else str(value)
         for name, value in record._asdict().items()
     }
+    # What libvirt says may be what QEMU has said in colours; XML has no such characters.
+    said = fields["reason"].split()
+    fields["reason"] = "".join(one if one.isprintable() else "?" for one in " ".join(said))
     return ET.tostring(ET.Element("impact", fields), encoding="unicode")
 
 
