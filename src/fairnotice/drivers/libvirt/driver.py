@@ -21,6 +21,7 @@ from fairnotice.drivers.libvirt import pauses, records
 from fairnotice.drivers.libvirt.deeds import carry_out
 from fairnotice.drivers.libvirt.definitions import Definitions
 from fairnotice.drivers.libvirt.footing import Failed, Footing
+from fairnotice.drivers.libvirt.forgotten import forgotten
 from fairnotice.drivers.libvirt.happenings import DEFINED, REBOOTED, Happening, Happenings
 from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.labels import Label
@@ -124,10 +125,17 @@ class LibvirtDriver:
         """What there is on the nodes that can be asked, and which cannot for long enough."""
         self._check_open()
         survey, places = await self._surveyor.survey(epoch)
-        for sights in places.values():
-            for sight in sights.values():
-                self._resume_forgotten(sight, epoch)
+        since = self._clock.wall() - timedelta(days=self._settings.kept_days)
+        for vm, sights in places.items():
+            record = forgotten(sights, since, whole=survey.whole)
+            if record is not None and not self._is_in_hand(vm):
+                log.warning("%s was left in the middle of %s, and is carried on", vm, record.key)
+                _ = self._begin(record.key, self._carry_on(record, epoch))
         return survey
+
+    def _is_in_hand(self, vm: str) -> bool:
+        """Whether anything is being done with it: what was seen of it is then old."""
+        return any(key.partition("/")[2] == vm for key in self._deeds)
 
     async def news(self) -> None:
         """Return when something has happened, or when it is time to look anyway."""
@@ -149,14 +157,6 @@ class LibvirtDriver:
         if happening.what == DEFINED:
             self._definitions.outdated(happening.domain)
         self._news.set()
-
-    def _resume_forgotten(self, sight: Sight, epoch: int) -> None:
-        """One that somebody has paused who is gone, and that nobody asks for: carried on."""
-        for record in sight.records:
-            left = sight.paused and record.phase in pauses.PAUSING
-            if left and record.key not in self._deeds:
-                log.warning("%s was paused by a control plane that is gone", sight.vm)
-                _ = self._begin(record.key, self._carry_on(record, epoch))
 
     # ---- Impacts ----
 

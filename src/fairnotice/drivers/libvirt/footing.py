@@ -133,7 +133,7 @@ class Footing:
             self.must_be_latest(records_in(domain.XMLDesc(0)))
             call(domain)
 
-        self._must_be_in_time()
+        self._must_be_in_time(call)
         self._in_flight = asyncio.ensure_future(host.on(sight.domain, do))
         self._in_flight.add_done_callback(heard)
         await asyncio.shield(self._in_flight)
@@ -152,9 +152,11 @@ class Footing:
         if later:
             raise Superseded(f"{later} was begun after it")
 
-    def _must_be_in_time(self) -> None:
+    def _must_be_in_time(self, call: Call) -> None:
         late = self.clock.monotonic() > self._over_at
-        if late and self.record.phase not in UNDOING:
+        # Who was asked to end so that it boots is not left off either.
+        boots = call is _create and self.record.kind is ImpactKind.REBOOT
+        if late and not boots and self.record.phase not in UNDOING:
             raise Failed(f"it was not over in time, by {self.record.limit_at.isoformat()}")
 
     async def insist(self, host: Host, sight: Sight, call: Call) -> None:
