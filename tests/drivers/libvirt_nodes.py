@@ -4,6 +4,7 @@ import asyncio
 import functools
 import itertools
 import os
+from collections import Counter
 from xml.sax.saxutils import escape
 
 import pytest
@@ -54,6 +55,7 @@ class Counted:
         if name == "domainEventDeregisterAny":
             # Of a line that is dead as well.
             return self.node.unfollow
+        self.node.asked[name] += 1
         self.node.slow()
         if self.node.away:
             return self._away(name)
@@ -107,6 +109,8 @@ class TestNode:
     def __init__(self, folder, name):
         self.name = name
         self.calls = []
+        # How often it was asked for what.
+        self.asked = Counter()
         self.away = False
         # Waits for as long as the node takes to hear what it is asked.
         self.slow = lambda: None

@@ -156,6 +156,7 @@ class LibvirtDriver:
             log.info("%s on %s has rebooted", happening.domain, happening.node)
         if happening.what == DEFINED:
             self._definitions.outdated(happening.domain)
+            self._hosts[happening.node].forget_label(happening.domain)
         self._news.set()
 
     # ---- Impacts ----
