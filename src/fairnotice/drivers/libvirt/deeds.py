@@ -82,4 +82,4 @@ async def _write_end(on: Footing) -> None:
         with suppress(Unavailable):
             if await in_time(host, host.noted(on.record.key), (on.record.source,)) is not None:
                 await on.again(partial(host.note, on.record))
-                await on.again(partial(host.forget, forgotten))
+                await on.again(partial(host.forget, forgotten, on.record.key))

@@ -126,9 +126,9 @@ class Host:
         """What the ledger has of this key."""
         return await self.ask(lambda connection: _read(_ledger(connection), key))
 
-    async def forget(self, before: datetime) -> None:
-        """Take out of the ledger what began before that."""
-        await self.ask(lambda connection: _forget(_ledger(connection), before))
+    async def forget(self, before: datetime, but: str) -> None:
+        """Take out of the ledger what began before that, but not this key."""
+        await self.ask(lambda connection: _forget(_ledger(connection), before, but))
 
     # ---- Definitions of other nodes' VMs ----
 
@@ -164,13 +164,13 @@ class Host:
         self._known = {uuid: one for uuid, one in known.items() if one[0] != domain}
 
     async def write(self, sight: Sight, record: Record, kept: datetime | None = None) -> None:
-        """Leave this on the domain, running or not; what began before `kept` goes."""
+        """Leave this on the domain, running or not; what else began before `kept` goes."""
 
         def leave(connection: Connection) -> None:
             domain = connection.lookupByName(sight.domain)
             _write(domain, record)
             if kept is not None:
-                _forget(domain, kept)
+                _forget(domain, kept, record.key)
 
         await self.ask(leave)
 
@@ -233,9 +233,9 @@ def _read(domain: Domain, key: str) -> Record | None:
     return next((one for one in records.records_in(domain.XMLDesc(0)) if one.key == key), None)
 
 
-def _forget(domain: Domain, before: datetime) -> None:
+def _forget(domain: Domain, before: datetime, but: str) -> None:
     for record in records.records_in(domain.XMLDesc(0)):
-        if record.begun_at < before:
+        if record.begun_at < before and record.key != but:
             with suppress(libvirt.libvirtError):
                 _set(domain, None, records.impact_uri(record.key))
 
