@@ -102,7 +102,9 @@ class LibvirtDriver:
             return Report(Outcome.NOT_BEGUN)
         if record.ended:
             return record.report
-        _ = self._begin(key, self._carry_on(record, epoch))
+        # While it was looked for somebody else may have asked, or come upon it.
+        if key not in self._deeds:
+            _ = self._begin(key, self._carry_on(record, epoch))
         return Report(Outcome.UNDER_WAY)
 
     async def discover(self, epoch: int) -> tuple[Found, ...]:
