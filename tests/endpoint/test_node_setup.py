@@ -75,6 +75,7 @@ def state(node):
     lines = ("ip addr", "ip route show table all", "ip rule", "bridge link", "bridge vlan")
     shown = [node.on_node(line) for line in lines]
     shown.append(node.on_node("nft list ruleset"))
+    shown.append(node.on_node("cat /sys/class/net/br0/bridge/no_linklocal_learn"))
     shown.append(
         node.on_node("sh -c 'grep -r . /proc/sys/net/ipv4/conf /proc/sys/net/bridge || :'")
     )
@@ -130,6 +131,58 @@ def test_what_somebody_changed_since_is_his(node):
     node.on_node("sh -c 'echo 0 > /proc/sys/net/ipv4/conf/br0/rp_filter'")
 
 
+def test_what_all_interfaces_are_set_to_is_said(node):
+    """The larger counts: the bridge's own is right, and void."""
+    node.setup(*flags(node), "--apply")
+    for name, value in (("route_localnet", 1), ("arp_accept", 1), ("rp_filter", 2)):
+        file = f"/proc/sys/net/ipv4/conf/all/{name}"
+        node.on_node(f"sh -c 'echo {value} > {file}'")
+        found = node.setup(*flags(node), "--check", check=False)
+        assert (found.returncode, f"{file} is {value}" in found.stdout) == (1, True), found
+        assert f"as it should be, but:\n# {file}" in node.setup(*flags(node), "--apply")
+        node.on_node(f"sh -c 'echo 0 > {file}'")
+        assert node.setup(*flags(node), "--check")
+    node.setup(*flags(node), "--undo")
+
+
+def test_the_nodes_own_loopback_is_not_reached(tmp_path):
+    """Not even where somebody lets all interfaces route to it."""
+    with bridged_node(tmp_path) as node:
+        words = [sys.executable, "-m", "http.server", "8099", "--bind", "127.0.0.1"]
+        line = ["ip", "netns", "exec", node.name, *words]
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        server = subprocess.Popen(line, cwd=tmp_path, **silent)  # noqa: S603 - our own
+        node.processes.append(server)
+        for on in (node.on_node, lambda line: node.on("b", line)):
+            on("sh -c 'echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet'")
+        node.on("b", "ip addr flush dev lo")
+        node.on("b", "ip route add 127.0.0.1/32 via 10.79.0.1 dev eth0 src 10.79.0.12")
+
+        def reached():
+            asked = "curl -s -m 1 -o /dev/null -w %{http_code} --interface eth0"
+            return node.on("b", f"{asked} http://127.0.0.1:8099/", check=False).stdout == "200"
+
+        until(reached, "the loopback of a node that is not set up")
+        node.setup(*flags(node, hooks=False), "--apply")
+        assert not reached()
+
+
+def test_other_flags_take_back_what_they_do_not_want(node):
+    """What was done for others is not left behind; and the undo goes back to the beginning."""
+    (node.folder / "dnsmasq").mkdir(exist_ok=True)
+    before = state(node)
+    node.setup(*flags(node), "--apply")
+    fewer = (*flags(node, hooks=False), "--no-classic")
+    checked = json.loads(node.setup(*fewer, "--check", "--json", check=False).stdout)
+    assert f"address {CLASSIC} br0" in checked["left_over"]
+    node.setup(*fewer, "--apply")
+    assert CLASSIC not in node.on_node("ip addr") + node.on_node("nft list ruleset")
+    assert list((node.folder / "etc").rglob("*fairnotice*")) == []
+    assert node.setup(*fewer, "--check").startswith("br0 is as it should be.\n")
+    node.setup(*fewer, "--undo")
+    assert state(node) == before
+
+
 @pytest.mark.parametrize("moment", ["before 1", "after 1", "before 4", "after 4", "after 8"])
 def test_a_kill_in_between_is_undone_too(node, moment):
     """Killed before or after something is done: it is taken back, or completed, to the byte."""
@@ -142,6 +195,35 @@ def test_a_kill_in_between_is_undone_too(node, moment):
         assert node.setup(*flags(node), "--check").startswith("br0 is as it should be.\n")
     node.setup(*flags(node), "--undo")
     assert state(node) == before
+
+
+def test_what_fails_in_the_middle_is_undone_too(node):
+    """The last step cannot be done: it is said, and the undo goes back to the byte."""
+    in_the_way = node.folder / "dnsmasq"
+    if in_the_way.is_dir():
+        in_the_way.rmdir()
+    in_the_way.write_text("no folder\n")
+    before = state(node)
+    failed = node.setup(*flags(node), "--apply", check=False)
+    assert (failed.returncode, "cannot be written" in failed.stderr) == (2, True), failed.stderr
+    assert METADATA in node.on_node("ip addr")
+    node.setup(*flags(node), "--undo")
+    assert state(node) == before
+    in_the_way.unlink()
+
+
+def test_a_bridge_that_is_gone_is_undone_too(tmp_path):
+    """What is left of it is not its addresses and settings, but its rules and files."""
+    with bridged_node(tmp_path) as node:
+        words = flags(node)
+        node.setup(*words, "--apply")
+        files = sorted(path for path in tmp_path.rglob("*") if "fairnotice" in path.name)
+        node.on_node("ip link del br0")
+        node.setup(*words, "--undo")
+        assert "fairnotice" not in node.on_node("nft list ruleset")
+        assert files
+        assert not any(path.exists() for path in files)
+        assert not (tmp_path / "record").exists()
 
 
 def test_who_sees_whose_frames_is_said(node):

@@ -1,6 +1,7 @@
 """What is shipped for a node: its unit, and the example of an endpoint's file."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -8,7 +9,8 @@ import sys
 import pytest
 
 from fairnotice.endpoint.config import read
-from fairnotice.endpoint.node_setup import Wanted, by_hand
+from fairnotice.endpoint.node_deeds import File
+from fairnotice.endpoint.node_setup import Wanted, by_hand, deeds
 from tests.house import ROOT
 
 
@@ -31,6 +33,40 @@ def test_a_node_is_set_up_at_each_boot(tmp_path):
     line = ["systemd-analyze", "verify", *map(str, files)]
     found = subprocess.run(line, check=False, capture_output=True, text=True)  # noqa: S603 - ours
     assert (found.returncode, found.stderr) == (0, "")
+
+
+def test_a_bridge_with_a_dash_is_called_by_its_name():
+    """In %I a dash is a slash."""
+    for path in (ROOT / "deploy").glob("fairnotice-*@.*"):
+        assert "%i" in path.read_text("utf-8")
+        assert "%I" not in path.read_text("utf-8"), path
+
+
+def test_libvirts_hook_is_one_command_whatever_things_are_called(tmp_path):
+    """A folder with signs of the shell's own, and a domain that looks like a flag."""
+    folder = tmp_path / """a $(touch made) "b" `touch made` 'c'"""
+    calls = tmp_path / "calls"
+    records = folder / "records"
+    wanted = Wanted("br0", vms=folder / "vms.json", records=records, hooks=folder / "hooks")
+    (hook,) = [one for one in deeds(wanted) if isinstance(one, File)]
+    for line in hook.lines():
+        line.do()
+    text = hook.file.read_text().replace(shlex.quote(sys.executable), '"$CALLED"')
+    hook.file.write_text(text)
+    called = tmp_path / "called"
+    called.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {calls}\n')
+    called.chmod(0o755)
+    for event in ("started", "release", "other"):
+        subprocess.run(  # noqa: S603 - our own
+            [hook.file, "--undo", event],
+            check=True,
+            env={**os.environ, "CALLED": called},
+            cwd=tmp_path,
+        )
+    words = ["-m", "fairnotice", "node-setup", "--bridge", "br0", "--vms", str(wanted.vms)]
+    words += ["--record", str(records), "--refresh"]
+    assert calls.read_text().splitlines() == [*words, *words, "--without=--undo"]
+    assert not (tmp_path / "made").exists()
 
 
 def test_the_example_and_what_is_left_by_hand_are_read(tmp_path):

@@ -104,6 +104,8 @@ def test_what_is_written_is_read():
         ('{"vms": {"a": {}}}', "a is a list"),
         ('{"vms": {"a": [{"mac": "52:54:00:00:00:01"}]}}', "port is None"),
         ('{"vms": {"a": [{"port": "a/b"}]}}', "port is 'a/b'"),
+        (r'{"vms": {"a": [{"port": "x\"}"}]}}', "port is 'x\"}'"),
+        ('{"vms": {"a": [{"port": "v*"}]}}', "port is 'v*'"),
         ('{"vms": {"a": [{"port": "vnet0", "mac": "52:54"}]}}', "mac is '52:54'"),
         ('{"vms": {"a": [{"port": "vnet0", "addresses": "10.0.0.1"}]}}', "addresses is a list"),
         ('{"vms": {"a": [{"port": "vnet0", "addresses": ["x"]}]}}', "addresses: 'x'"),
@@ -149,3 +151,26 @@ def test_a_refresh_writes_the_file_whole(tmp_path):
     assert node_setup.refresh(elsewhere) == 1
     assert node_setup.refresh(wanted, without="guest-7") == 0
     assert places.read(wanted.vms) == {}
+
+
+@pytest.mark.parametrize(
+    "port", ["vnetü", "x&quot;}", "v*", "a\\b", "much-too-long-for-a-port", ""]
+)
+def test_one_domains_port_puts_no_other_out(tmp_path, port, caplog):
+    """What the file could not say, or nft would read as something else, is left out and said."""
+    libvirt(tmp_path)
+    other = DOMAIN.format(label=NAMELESS, bridge="br0").replace("guest-7", "evil")
+    (tmp_path / "evil.xml").write_text(other.replace("vnet3", port))
+
+    found = libvirt_places.places("br0", tmp_path, tmp_path)
+
+    assert list(found) == ["guest-7"]
+    assert places.parsed(places.written(found).encode(), "here") == found
+    assert ("evil is left out" in caplog.text) == bool(port)
+
+
+def test_an_address_that_is_written_otherwise_is_the_same(tmp_path):
+    """As everybody else writes it."""
+    label = "<f:vm xmlns:f='urn:fairnotice:libvirt:vm:1' addresses='2001:DB8:0::1'/>"
+    found = libvirt_places.places("br0", libvirt(tmp_path, label), tmp_path)
+    assert found["guest-7"][0].addresses == ("2001:db8::1", "10.0.0.5")

@@ -1,5 +1,7 @@
 """A VM that takes what is another's gets nothing: hosts on a real bridge, and a real endpoint."""
 
+import sys
+
 import pytest
 
 from tests.endpoint.bridging import (
@@ -13,6 +15,16 @@ from tests.endpoint.bridging import (
 )
 
 pytestmark = needs_a_bridge
+
+# No other program binds to such an address without fail.
+ASKS_FROM_ITS_LINK = """
+import http.client, socket, sys
+source = (sys.argv[1], 0, 0, socket.if_nametoindex("eth0"))
+asked = http.client.HTTPConnection(sys.argv[2], 80, timeout=2, source_address=source)
+path = "/metadata/scheduledevents?api-version=2020-07-01"
+asked.request("GET", path, headers={"Metadata": "true"})
+print(asked.getresponse().status)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -204,4 +216,7 @@ def test_by_version_six_it_is_the_same(tmp_path):
         assert node.status("b", six["b"], where=where) == 200
 
         local = node.on("b", "ip -6 -o addr show dev eth0 scope link").split()[3].partition("/")[0]
-        assert node.status("b", local, where=where) in {0, 403}
+        # It is heard, and told that it is nobody's.
+        asks = [sys.executable, "-c", ASKS_FROM_ITS_LINK, local, where.strip("[]")]
+        until(lambda: "tentative" not in node.on("b", "ip addr show dev eth0"), "its address")
+        assert node.on("b", asks) == "403\n"

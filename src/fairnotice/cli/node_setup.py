@@ -120,22 +120,28 @@ def _told(options: argparse.Namespace, word: str, act: Any) -> int:  # noqa: ANN
     elif act is node_setup.undo:
         print(f"# What was done for {options.bridge} is undone.")
     else:
-        print(f"# {options.bridge} is as it should be.")
+        void = node_setup.overruled(_wanted(options))
+        print(f"# {options.bridge} is as it should be" + (", but:" if void else "."))
+        print("".join(f"# {why}.\n" for why in void), end="")
     return exits.DONE
 
 
 def _check(options: argparse.Namespace, wanted: Wanted) -> int:
-    left = node_setup.missing(wanted)
+    left, over = node_setup.missing(wanted), node_setup.left_over(wanted)
     lines = [f"missing: {one.why} ({one.key})" for one in left]
+    void = node_setup.overruled(wanted)
+    lines += [f"overruled: {why}." for why in void]
+    lines += [f"left over from other flags: {key}" for key in over]
     lines = lines or [f"{wanted.bridge} is as it should be."]
     found: dict[str, Any] = {"bridge": wanted.bridge}
     found["missing"] = [{"key": d.key, "why": d.why} for d in left]
+    found["overruled"], found["left_over"] = void, over
     found["not_isolated"] = node_setup.seen_by_others(wanted)
     if found["not_isolated"]:
         seen = ", ".join(found["not_isolated"])
         lines.append(f"by the way: VMs at these ports see each other's frames: {seen}.")
     _say(options, found, "\n".join(lines))
-    return exits.REFUSED if left else exits.DONE
+    return exits.REFUSED if left or over or void else exits.DONE
 
 
 def _print(options: argparse.Namespace, wanted: Wanted) -> int:

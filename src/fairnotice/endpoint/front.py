@@ -104,7 +104,9 @@ class Front:
     @property
     def door(self) -> Door:
         """How VMs are told apart where they come in."""
-        return Door(vouch=None if self._vouching is None else self._vouching.vouch)
+        if self._vouching is None:
+            return Door()
+        return Door(vouch=self._vouching.vouch, stayed=self._vouching.stayed)
 
     def exposition(self) -> str:
         """What Prometheus is told of the VMs."""
@@ -144,6 +146,8 @@ class Front:
         fault = self._put_scopes(scopes)
         self._put_vms(vms)
         self._remove(gone_scopes, gone_vms)
+        if self._vouching is not None and (vms or gone_vms):
+            self._vouching.expect({one for vm in self._vms.values() for one in vm.addresses})
         self._changed.set()
         self._changed = asyncio.Event()
         if fault is not None:

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from fairnotice.endpoint.places import NOBODY, Place, Places
+from fairnotice.endpoint.places import NOBODY, Place, Places, fits
 
 log = logging.getLogger(__name__)
 
@@ -77,9 +77,13 @@ def _places(domain: ET.Element, bridge: str, leased: dict[str, list[str]]) -> It
         port, hardware = target.get("dev", ""), mac.get("address", "").lower()
         fixed = [ip.get("address", "") for ip in interface.iterfind("ip")]
         labeled = _labeled(domain)
-        told = dict.fromkeys(filter(_is_address, (*labeled, *fixed, *leased.get(hardware, ()))))
-        if port:
-            yield Place(port, hardware, tuple(told))
+        told = filter(_is_address, (*labeled, *fixed, *leased.get(hardware, ())))
+        place = Place(port, hardware, tuple(dict.fromkeys(str(ip_address(one)) for one in told)))
+        if fits(place):
+            yield place
+        elif port:
+            # One domain's fault is not to put out all others.
+            log.warning("%s is left out: its port %r cannot be told", _name(domain), port)
 
 
 def _bridge_of(interface: ET.Element) -> str:

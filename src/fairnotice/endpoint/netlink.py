@@ -14,9 +14,11 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
 # linux/netlink.h and linux/rtnetlink.h
-NLMSG_ERROR, NLMSG_DONE, RTM_NEWNEIGH, RTM_GETNEIGH = 2, 3, 28, 30
+NLMSG_ERROR, NLMSG_DONE, RTM_NEWNEIGH, RTM_DELNEIGH, RTM_GETNEIGH = 2, 3, 28, 29, 30
 RTM_NEWROUTE, RTM_GETROUTE, RTM_NEWVLAN, RTM_GETVLAN = 24, 26, 112, 114
 NLM_F_REQUEST, NLM_F_DUMP = 1, 0x300
+# Who binds a socket to it is told of every entry that comes, changes or goes (RTNLGRP_NEIGH).
+RTMGRP_NEIGH = 4
 RTA_DST, RTA_OIF = 1, 4
 # linux/if_bridge.h: an entry of a bridge's VLANs, what is in it, and the sign of what is untagged.
 BRIDGE_VLANDB_ENTRY, BRIDGE_VLANDB_ENTRY_INFO, BRIDGE_VLAN_INFO_PVID = 1, 1, 2
@@ -38,6 +40,9 @@ _NUMBER = struct.Struct("=I")
 _SHORT = struct.Struct("=H")
 _ERROR = struct.Struct("=i")
 MAC_BYTES = 6
+# Where an entry begins to differ: its family, and what is told of it.
+FAMILY_AT = _MESSAGE.size
+ATTRIBUTES_AT = _MESSAGE.size + _ENTRY.size
 
 
 class Entry(NamedTuple):
@@ -52,6 +57,8 @@ class Entry(NamedTuple):
     address: str = ""
     master: int = 0
     vlan: int = 0
+    # It was there until now.
+    gone: bool = False
 
     @property
     def leads_somewhere(self) -> bool:
@@ -142,8 +149,8 @@ def answers(data: bytes) -> Iterator[Answer]:
     for kind, sequence, body in _messages(data):
         if kind == NLMSG_ERROR and len(body) >= _ERROR.size:
             yield Refusal(sequence, -_ERROR.unpack_from(body)[0])
-        elif kind == RTM_NEWNEIGH and len(body) >= _ENTRY.size:
-            yield _entry(sequence, body)
+        elif kind in {RTM_NEWNEIGH, RTM_DELNEIGH} and len(body) >= _ENTRY.size:
+            yield _entry(sequence, body)._replace(gone=kind == RTM_DELNEIGH)
         elif kind == RTM_NEWROUTE and len(body) >= _ROUTE.size:
             values = dict(_attributes(body[_ROUTE.size :]))
             yield Way(sequence, _whole(_NUMBER, values.get(RTA_OIF, b"")))

@@ -3,6 +3,7 @@
 What is printed is what is done: a deed hands out its lines, and the same lines are carried out.
 """
 
+import base64
 import shlex
 import shutil
 import subprocess
@@ -15,6 +16,9 @@ from fairnotice.errors import UsageError
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PACKAGES = {"ip": "iproute2", "nft": "nftables"}
 COMMAND_SECONDS_MAX = 30.0
+CONF = Path("/proc/sys/net/ipv4/conf")
+# Files of others are kept as they are, also where they are no text: in the record, and back again.
+UTF8, AS_IT_IS = "utf-8", "surrogateescape"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +36,15 @@ class Line:
             line = shlex.join(self.command)
             return f"{line} <<'END'\n{self.text}END" if self.text else line
         where = shlex.quote(str(self.file))
-        if self.file.is_relative_to("/proc"):
+        if self._is_the_kernels():
             return f"echo {shlex.quote(self.text.strip())} > {where}"
-        return f"install -D -m {self.mode:04o} /dev/stdin {where} <<'END'\n{self.text}END"
+        install = f"install -D -m {self.mode:04o} /dev/stdin {where}"
+        if self.text.endswith("\n") and self.text.isascii() and "\r" not in self.text:
+            return f"{install} <<'END'\n{self.text}END"
+        return f"base64 -d <<'END' | {install}\n{base64.b64encode(self._bytes()).decode()}\nEND"
+
+    def _bytes(self) -> bytes:
+        return self.text.encode(UTF8, AS_IT_IS)
 
     def do(self) -> None:
         """Do it; UsageError with what the system says where it cannot be done."""
@@ -42,13 +52,17 @@ class Line:
             run(self.command, self.text)
             return
         try:
-            if not self.file.is_relative_to("/proc"):
-                self.file.parent.mkdir(parents=True, exist_ok=True)
-            self.file.write_text(self.text, "utf-8")
-            if not self.file.is_relative_to("/proc"):
-                self.file.chmod(self.mode)
+            if self._is_the_kernels():
+                self.file.write_text(self.text, "utf-8")
+                return
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.write_bytes(self._bytes())
+            self.file.chmod(self.mode)
         except OSError as error:
             raise UsageError(f"{self.file} cannot be written: {error.strerror}.") from error
+
+    def _is_the_kernels(self) -> bool:
+        return self.file is not None and self.file.parts[1] in {"proc", "sys"}
 
 
 def run(command: tuple[str, ...], text: str = "", *, may_fail: bool = False) -> str:
@@ -158,7 +172,16 @@ class Setting:
 
     @property
     def _file(self) -> Path:
-        return Path("/proc/sys/net/ipv4/conf") / self.interface / self.name
+        return CONF / self.interface / self.name
+
+    def overruled(self) -> str:
+        """Which setting of all interfaces makes this one void; empty where none does."""
+        # Of all that are set here the kernel takes the larger of the two (ip-sysctl.txt).
+        file = CONF / "all" / self.name
+        value = file.read_text("ascii").strip() if file.exists() else self.value
+        if int(value) <= int(self.value):
+            return ""
+        return f"{file} is {value}, which counts for {self.interface} as well: set it to 0"
 
     def lines(self) -> list[Line]:
         """As above."""
@@ -183,6 +206,19 @@ class Setting:
         """As above."""
         is_ours = self.before() == ours
         return [Line(file=self._file, text=f"{before}\n")] if is_ours and before else []
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeSetting(Setting):
+    """A setting of a bridge itself."""
+
+    @property
+    def _file(self) -> Path:
+        return Path("/sys/class/net") / self.interface / "bridge" / self.name
+
+    def overruled(self) -> str:
+        """As above: by nothing."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +316,7 @@ class File:
 
     def undoing(self, before: dict[str, Any], ours: str) -> list[Line]:
         """As above."""
-        if self._read() != ours:
+        if not self._holds(ours):
             return []
         if before["text"] is not None:
             return [Line(file=self.file, text=before["text"], mode=before["mode"])]
@@ -288,11 +324,20 @@ class File:
         folders = [Line(("rmdir", keeps, folder)) for folder in before["folders"]]
         return [Line(("rm", str(self.file))), *folders]
 
+    def _holds(self, text: str) -> bool:
+        try:
+            return self._read() == text
+        except UsageError:
+            # Somebody has put something else there.
+            return False
+
     def _read(self) -> str | None:
         try:
-            return self.file.read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
+            return self.file.read_bytes().decode(UTF8, AS_IT_IS)
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise UsageError(f"{self.file} cannot be read: {error.strerror}.") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,11 @@ and so keep the VM whose place he wants reachable: a frame from a VM's port that
 hardware or address goes nowhere, and the bridge learns nothing from it. What comes from elsewhere,
 an uplink above all, is let through: a VM that is being migrated here still talks from there. All
 of it is about the ports of the file of places, so that other bridges of the node are left alone.
+
+A kernel takes off tags that name no VLAN, any number of them, and takes in what was wrapped. So
+rules ask what is inside of the one tag that a bridge has taken off (`meta protocol`; `arp` alone
+asks for the first type of the frame, and is passed by any tag), and what has more of them, or one
+that names no VLAN, goes nowhere. One that names a VLAN is let through and held to the same rules.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,6 +18,9 @@ from fairnotice.endpoint.places import Place, Places
 
 # Before anything else looks.
 PRIORITY = -300
+# A frame that is tagged, the number of its VLAN in the tag, and what is tagged once more inside.
+TAGGED, NO_VLAN = "ether type { 8021q, 8021ad }", "@ll,116,12 0"
+TAGGED_AGAIN = "meta protocol { 8021q, 8021ad }"
 
 
 def table(bridge: str) -> str:
@@ -23,7 +31,8 @@ def table(bridge: str) -> str:
 def ruleset(bridge: str, interface: str, addresses: Iterable[str]) -> str:
     """Both tables, in place of those that are there, in one step."""
     name, ours = table(bridge), ", ".join(addresses)
-    inside = ", ".join(f'"{one}"' for one in dict.fromkeys(("lo", bridge, interface)))
+    claimed = "arp saddr ip @addresses iifname . arp saddr ether . arp saddr ip"
+    vms = ", ".join(f'"{one}"' for one in dict.fromkeys((bridge, interface)))
     return f"""\
 table bridge {name}
 delete table bridge {name}
@@ -46,17 +55,19 @@ table bridge {name} {{
 	chain prerouting {{
 		type filter hook prerouting priority {PRIORITY}; policy accept;
 		iifname != @ports accept
+		{TAGGED_AGAIN} counter drop
+		{TAGGED} {NO_VLAN} counter drop
 		ip saddr {{ {ours} }} counter drop
-		arp saddr ip {{ {ours} }} counter drop
+		meta protocol arp arp saddr ip {{ {ours} }} counter drop
 		ether saddr @macs iifname . ether saddr != @plugged counter drop
-		arp saddr ip @addresses iifname . arp saddr ether . arp saddr ip != @vms counter drop
+		meta protocol arp {claimed} != @vms counter drop
 		ip saddr @addresses iifname . ether saddr . ip saddr != @vms counter drop
 	}}
 	chain forward {{
 		type filter hook forward priority {PRIORITY}; policy accept;
 		iifname != @ports accept
 		ip daddr {{ {ours} }} counter drop
-		arp daddr ip {{ {ours} }} counter drop
+		meta protocol arp arp daddr ip {{ {ours} }} counter drop
 	}}
 }}
 table inet {name}
@@ -64,7 +75,9 @@ delete table inet {name}
 table inet {name} {{
 	chain input {{
 		type filter hook input priority {PRIORITY}; policy accept;
-		iifname != {{ {inside} }} ip daddr {{ {ours} }} counter drop
+		iifname != {{ "lo", {vms} }} ip daddr {{ {ours} }} counter drop
+		iifname {{ {vms} }} ip daddr 127.0.0.0/8 counter drop
+		iifname {{ {vms} }} ip saddr 127.0.0.0/8 counter drop
 	}}
 	chain forward {{
 		type filter hook forward priority {PRIORITY}; policy accept;

@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +18,16 @@ from typing import Any
 
 from fairnotice.endpoint import libvirt_places, node_rules, places
 from fairnotice.endpoint.config import CLASSIC, METADATA
-from fairnotice.endpoint.node_deeds import Address, Deed, File, Kept, Line, Rules, Setting
+from fairnotice.endpoint.node_deeds import (
+    Address,
+    BridgeSetting,
+    Deed,
+    File,
+    Kept,
+    Line,
+    Rules,
+    Setting,
+)
 from fairnotice.errors import UsageError
 
 RECORDS = Path("/var/lib/fairnotice-node")
@@ -88,6 +98,7 @@ def deeds(wanted: Wanted) -> list[Deed]:
     found: list[Deed] = [
         # First: at no moment is the address there and anybody's.
         Rules((("bridge", name), ("inet", name)), rules),
+        BridgeSetting(wanted.bridge, "no_linklocal_learn", "1", _LEARNING_WHY),
         *(Setting(wanted.on, *one) for one in _SETTINGS),
         *(Address(wanted.on, address) for address in wanted.addresses),
     ]
@@ -104,20 +115,23 @@ _SETTINGS = (
     ("arp_accept", "0", "nobody gets into the neighbour table by saying so unasked"),
     ("route_localnet", "0", "the node's loopback is not reached from VMs"),
 )
+# They are taken in before any rule is asked.
+_LEARNING_WHY = "the bridge learns nothing from what switches say to one another"
 _HOOK_WHY = "libvirt says which VM is plugged in where, whenever one starts or ends"
 _DNSMASQ_WHY = "VMs outside of a virtual network are told by DHCP (option 245) where to ask"
 
 
 def _hook(wanted: Wanted) -> str:
-    command = f'"{sys.executable}" -m fairnotice node-setup --bridge {wanted.bridge}'
-    command += f' --vms "{wanted.vms}" --record "{wanted.records}" --refresh'
+    words = [sys.executable, "-m", "fairnotice", "node-setup", "--bridge", wanted.bridge]
+    words += ["--vms", str(wanted.vms), "--record", str(wanted.records), "--refresh"]
+    command = shlex.join(words)
     return f"""\
 #!/bin/sh
 # Written by fairnotice node-setup. libvirt calls it with a domain's name and what becomes of it;
 # whatever comes of it here, the domain goes its way, and what went wrong is in the system's log.
 case "$2" in
     started | reconnect) {command} ;;
-    stopped | release) {command} --without "$1" ;;
+    stopped | release) {command} --without="$1" ;;
 esac 2>&1 >/dev/null </dev/null | logger -t fairnotice-node
 exit 0
 """
@@ -220,6 +234,23 @@ def missing(wanted: Wanted) -> list[Deed]:
     return [one for one in deeds(wanted) if not one.is_done(_ours(record, one))]
 
 
+def overruled(wanted: Wanted) -> list[str]:
+    """What makes settings void; others may rely on it, so it is only said."""
+    settings = [one for one in deeds(wanted) if isinstance(one, Setting)]
+    return [why for one in settings if (why := one.overruled())]
+
+
+def left_over(wanted: Wanted) -> list[str]:
+    """What was done for other flags, and is not wanted any more."""
+    return [key for key, _ in _unwanted(wanted, Record(wanted))]
+
+
+def _unwanted(wanted: Wanted, record: Record) -> list[tuple[str, Deed]]:
+    # Whoever writes the file of places now, it is needed.
+    keys = {one.key for one in deeds(wanted)} | {Kept(wanted.vms, "", "").key}
+    return [(key, deed) for key, deed in _backwards(record) if key not in keys]
+
+
 def _ours(record: Record, deed: Deed) -> Any:  # noqa: ANN401 - JSON
     return record.kept.get(deed.key, {}).get("ours")
 
@@ -258,7 +289,7 @@ def _apply(wanted: Wanted, said: Said) -> int:
             f"This node is set up for {others[0]} already, and a node has one bridge for its VMs: "
             f"undo that first (--bridge {others[0]} --undo)."
         )
-    count = 0
+    count = sum(_take_back(record, *one, said) for one in _unwanted(wanted, record))
     for deed in deeds(wanted):
         if deed.is_done(_ours(record, deed)):
             continue
@@ -285,15 +316,17 @@ def undo(wanted: Wanted, said: Said) -> int:
     """Take back what the record has, last first; how much that was."""
     with _alone(wanted):
         record = Record(wanted)
-        count = 0
-        for key, deed in _backwards(record):
-            kept = record.kept[key]
-            for line in deed.undoing(kept["before"], kept["ours"] or deed.mark()):
-                said(str(line))
-                line.do()
-                count += 1
-            record.forget(key)
-    return count
+        return sum(_take_back(record, *one, said) for one in _backwards(record))
+
+
+def _take_back(record: Record, key: str, deed: Deed, said: Said) -> int:
+    kept = record.kept[key]
+    lines = deed.undoing(kept["before"], kept["ours"] or deed.mark())
+    for line in lines:
+        said(str(line))
+        line.do()
+    record.forget(key)
+    return len(lines)
 
 
 def _backwards(record: Record) -> list[tuple[str, Deed]]:
@@ -344,6 +377,8 @@ def _replace(path: Path, text: str) -> None:
 def _written(deed: Deed) -> list[Any]:
     if isinstance(deed, Address):
         return ["address", deed.interface, deed.address]
+    if isinstance(deed, BridgeSetting):
+        return ["bridge", deed.interface, deed.name, deed.value]
     if isinstance(deed, Setting):
         return ["setting", deed.interface, deed.name, deed.value]
     if isinstance(deed, Rules):
@@ -358,9 +393,9 @@ def _read(kept: list[Any]) -> Deed:
     kind, *more = kept
     if kind == "address":
         return Address(more[0], more[1])
-    if kind == "setting":
+    if kind in {"setting", "bridge"}:
         interface, name, value = more
-        return Setting(interface, name, value, "")
+        return (Setting if kind == "setting" else BridgeSetting)(interface, name, value, "")
     if kind == "rules":
         return Rules(tuple((family, name) for family, name in more[0]), more[1])
     if kind == "kept":

@@ -21,8 +21,9 @@ FILE = Path("/run/fairnotice-node/vms.json")
 NOBODY = ""
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-# IFNAMSIZ of linux/if.h, and what an interface may not be called.
-_PORT = re.compile(r"(?!\.\.?$)[!-.0-~]{1,15}", re.ASCII)
+# IFNAMSIZ of linux/if.h, and what an interface may not be called; nor what would end its name where
+# nft reads it (a quotation mark, a backslash), or stand for others (a star).
+_PORT = re.compile(r"(?!\.\.?$)(?![^\"*\\]*[\"*\\])[!-.0-~]{1,15}", re.ASCII)
 _KEYS = frozenset({"port", "mac", "addresses"})
 
 
@@ -81,6 +82,14 @@ def _place(where: str, value: object) -> Place:
     return Place(port, mac.lower(), known)
 
 
+def fits(place: Place) -> bool:
+    """Whether it would be read again as it is written."""
+    try:
+        return _place("", _told(place)) == place
+    except UsageError:
+        return False
+
+
 def written(places: Places) -> str:
     """The file that says so."""
     vms = {name: [_told(one) for one in found] for name, found in sorted(places.items())}
@@ -102,7 +111,7 @@ class PlacesFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.trouble = ""
-        self._places: Places = {}
+        self.known: Places = {}
         self._seen: tuple[int, ...] | None = None
 
     def of(self, vm: str) -> tuple[Place, ...]:
@@ -115,11 +124,11 @@ class PlacesFile:
         if seen != self._seen:
             self._seen = seen
             self._renew()
-        return self._places.get(vm, ())
+        return self.known.get(vm, ())
 
     def _renew(self) -> None:
         """Read it; what does not fit is nobody's place, and said by whoever looks at `trouble`."""
         try:
-            self._places, self.trouble = read(self.path), ""
+            self.known, self.trouble = read(self.path), ""
         except UsageError as error:
-            self._places, self.trouble = {}, str(error)
+            self.known, self.trouble = {}, str(error)

@@ -11,7 +11,8 @@ A VM that takes another's address answers the second with its own hardware addre
 that too answers the third with its own port; and a port is the node's. One on another bridge does
 not get the answers, or fails the first. Whatever the tables do not say is a no. They are asked
 anew for every connection and for everything that a VM asks for but a plain poll, and for those
-every second (front.py).
+every second (front.py). An answer goes where the tables lead; but before something is done for a
+VM, it is also seen that nobody was in its place since the connection began (moves.py).
 """
 
 import errno
@@ -19,7 +20,7 @@ import itertools
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
@@ -27,8 +28,17 @@ from typing import NamedTuple, TypeVar
 
 from fairnotice.clock import Clock
 from fairnotice.endpoint import netlink, places
-from fairnotice.endpoint.netlink import Answer, End, Entry, Refusal, Untagged, Way
-from fairnotice.endpoint.places import PlacesFile
+from fairnotice.endpoint.moves import Moves
+from fairnotice.endpoint.netlink import (
+    AF_BRIDGE,
+    Answer,
+    End,
+    Entry,
+    Refusal,
+    Untagged,
+    Way,
+)
+from fairnotice.endpoint.places import Places, PlacesFile
 
 log = logging.getLogger(__name__)
 
@@ -161,6 +171,17 @@ class Tables:
         bridge = socket.if_nametoindex(self._network.bridge)
         return self._ask(number, netlink.port_question(number, bridge, mac, self.vlan), Entry)
 
+    def is_of_the_vms(self, entry: Entry) -> bool:
+        """Whether an entry is one of those that are asked for here."""
+        try:
+            if entry.family != AF_BRIDGE:
+                return entry.interface == self._interface()
+            return entry.master == socket.if_nametoindex(self._network.bridge) and (
+                self.vlan is None or entry.vlan == self.vlan
+            )
+        except OSError:
+            return False
+
     def _interface(self) -> int:
         return socket.if_nametoindex(self._network.interface or self._network.bridge)
 
@@ -194,6 +215,11 @@ class Vouching:
         self._clock = clock
         self._tables = Tables(network)
         self._places = PlacesFile(network.places)
+        # Hardware of VMs for which the file has none.
+        self._learned: dict[str, str] = {}
+        self._places.of(places.NOBODY)
+        self._watched: Places = self._places.known
+        self._moves = Moves(self._tables, clock, self._macs())
         self._disputed_until: dict[str, float] = {}
         self._says_again_at = 0.0
         self._unsaid = 0
@@ -207,9 +233,44 @@ class Vouching:
         self._say(verdict, address, vm)
         return False
 
+    def stayed(self, address: str, vm: str, since: float) -> bool:
+        """Whether nobody else was in its place since its connection began, and just before."""
+        try:
+            found = self._tables.mac_of(address)
+        except OSError as error:
+            log.debug("the kernel's tables: %s", error)
+            found = None
+        mac = "" if found is None else found.mac
+        if any(not place.mac for place in self._places.of(vm)):
+            self._learned[vm] = mac
+            self._watch_places()
+        if self._moves.have_settled(address, mac, since):
+            return True
+        self.counts[Verdict.DISPUTED] += 1
+        self._say(Verdict.DISPUTED, address, vm)
+        return False
+
+    def expect(self, addresses: Iterable[str]) -> None:
+        """These are the addresses of VMs now."""
+        self._moves.watch_addresses(addresses)
+
+    def _watch_places(self) -> None:
+        """Listen for the hardware of all VMs that have a place."""
+        now = self._watched = self._places.known
+        self._learned = {vm: mac for vm, mac in self._learned.items() if vm in now}
+        self._moves.watch_macs(self._macs())
+
+    def _macs(self) -> set[str]:
+        known = {place.mac for found in self._watched.values() for place in found}
+        return (known | set(self._learned.values())) - {""}
+
     def renew(self) -> None:
         """What is to be done every now and then."""
         self._tables.renew()
+        self._places.of(places.NOBODY)
+        if self._places.known is not self._watched:
+            self._watch_places()
+        self._moves.renew()
         now = self._clock.monotonic()
         self._disputed_until = {
             vm: until for vm, until in self._disputed_until.items() if until > now
@@ -217,10 +278,13 @@ class Vouching:
 
     def close(self) -> None:
         """Vouch for nobody any more."""
+        self._moves.close()
         self._tables.close()
 
     def _verdict(self, address: str, vm: str) -> Verdict:
         known = self._places.of(vm)
+        if self._places.known is not self._watched:
+            self._watch_places()
         if not known:
             return Verdict.NO_PLACE
         try:

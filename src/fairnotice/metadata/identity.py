@@ -26,12 +26,15 @@ class Door(NamedTuple):
     vm              set for a unix socket that belongs to one VM: whoever connects is that VM.
     prefix_allowed  whether `/vm/NAME` is believed: on a laptop only, never where VMs reach it.
     vouch           asked, where it is set, whether it is this VM that comes from this address.
+    stayed          asked, where it is set, before something is done for a VM: whether nobody else
+                    was at its address since this instant, at which its connection began.
     """
 
     listener: str = ""
     vm: str | None = None
     prefix_allowed: bool = False
     vouch: Callable[[str, str], bool] | None = None
+    stayed: Callable[[str, str, float], bool] | None = None
 
 
 def caller_at(board: Board, door: Door, address: str) -> Caller | None:

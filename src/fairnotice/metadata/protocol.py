@@ -63,6 +63,7 @@ class Connection(asyncio.Protocol):
         self.identities = 0
         # It came from a VM's address and was not that VM: nothing makes this connection good.
         self._doubted = False
+        self._began_at = 0.0
         self.deadline = _NEVER
         self._reader = Reader(worker.limits, worker.remember)
         # Requests read and not answered yet, because one before them has to wait.
@@ -86,7 +87,8 @@ class Connection(asyncio.Protocol):
         # On a laptop everybody comes from one address.
         self.peer = None if self.door.prefix_allowed else (self.door, self.address)
         self._recognise()
-        self.deadline = self.worker.monotonic() + self.worker.limits.request_seconds_max
+        self._began_at = self.worker.monotonic()
+        self.deadline = self._began_at + self.worker.limits.request_seconds_max
         self.worker.crowd.let_in(self)
         if self._received and not self._closing:
             # Here, before anything else can be received.
@@ -215,6 +217,8 @@ class Connection(asyncio.Protocol):
             self._serve(request, caller, result, now)
         elif result is Later.HOLD:
             self._show(request, caller, now + request.wait_seconds)
+        elif not self._has_stayed(caller):
+            self._turn_away(request)
         elif result is Later.ENABLE:
             self._wait_for(self._enable(request, caller, now + request.wait_seconds))
         elif result is Later.IDENTIFY:
@@ -305,6 +309,14 @@ class Connection(asyncio.Protocol):
         self.caller = None if self._doubted else caller_at(board, self.door, self.address)
         if self.caller is None:
             self._doubted = self._doubted or is_doubted(board, self.door, self.address)
+
+    def _has_stayed(self, caller: Caller) -> bool:
+        """Whether nobody else can have sent what is to be done for this VM."""
+        stayed = self.door.stayed
+        if stayed is None or stayed(self.address, caller.name, self._began_at):
+            return True
+        self._doubted = True
+        return False
 
     def _count(self, caller: Caller, now: float) -> int:
         """Count a request; where it is one too many, in how many seconds to try again."""
@@ -463,7 +475,7 @@ class Connection(asyncio.Protocol):
         self._stop_waiting()
         request, caller = held.request, held.caller
         try:
-            if caller.page.enabled:
+            if caller.page.enabled or not self._has_stayed(caller):
                 self._show(request, caller, held.ends_at)
             else:
                 self._wait_for(self._enable(request, caller, held.ends_at))
