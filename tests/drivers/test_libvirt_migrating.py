@@ -128,7 +128,7 @@ def test_a_migration_that_is_not_over_in_time_is_called_off(nodes, migrations, r
     migrations.refusals = refusals
     report = impact(nodes, MIGRATE._replace(limit_seconds=0.2))
     assert (report.outcome, report.reason) == (Outcome.FAILED, "vm did not arrive on n2")
-    assert migrations.aborts == refusals + 1
+    assert migrations.aborts > refusals
     assert states(nodes) == {"n1": RUNNING}
 
 
@@ -171,7 +171,7 @@ def test_a_later_impact_calls_a_migration_off(nodes, migrations, monkeypatch):
     report, given_up = asyncio.run(asyncio.wait_for(story(), 20))
     assert report.outcome is Outcome.DONE
     assert given_up.reason == "later/vm was begun after it"
-    assert migrations.aborts == 3
+    assert migrations.aborts > migrations.refusals
     assert states(nodes) == {"n1": OFF}
     assert nodes["n1"].connection.lookupByName("vm").autostart() == 1
 

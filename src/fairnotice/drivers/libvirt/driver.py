@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -304,7 +304,7 @@ class LibvirtDriver:
             target=order.target or "",
             source="" if order.node_failed else order.node or "",
             # The one before was given up while it held it.
-            autostart=bool(earlier) and max(earlier, key=_begun_at).autostart,
+            autostart=bool(earlier) and max(earlier, key=lambda one: one.begun_at).autostart,
             pause_seconds=seconds,
             limit_seconds=max(0.0, order.limit_seconds),
         )
@@ -369,10 +369,6 @@ class LibvirtDriver:
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable("The libvirt driver is closed.")
-
-
-def _begun_at(record: Record) -> datetime:
-    return record.begun_at
 
 
 def _must_be_certain(
