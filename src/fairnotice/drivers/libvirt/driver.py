@@ -27,6 +27,7 @@ from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.looking import Lost, in_time, look_for
+from fairnotice.drivers.libvirt.moves import CALLING_OFF_SECONDS
 from fairnotice.drivers.libvirt.records import Record
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
 from fairnotice.drivers.libvirt.surveying import Surveyor
@@ -118,7 +119,7 @@ class LibvirtDriver:
         if self._closed:
             return
         self._closed = True
-        await self._give_up(dict(self._deeds))
+        await self._give_up(dict(self._deeds), LAST_SECONDS)
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
 
     # ---- What the fleet is told of ----
@@ -177,13 +178,13 @@ class LibvirtDriver:
         if not deed.cancelled() and deed.exception() is not None:
             log.info("%s was given up here: %s", key, deed.exception())
 
-    async def _give_up(self, deeds: Mapping[str, "asyncio.Task[Report]"]) -> None:
-        """Let these come to their ends, for a while; who is frozen is let go of at once."""
+    async def _give_up(self, deeds: Mapping[str, "asyncio.Task[Report]"], seconds: float) -> None:
+        """Let these come to their ends, for so long; who is frozen is let go of at once."""
         for key, deed in deeds.items():
             if key in self._footings and self._footings[key].record.kind is ImpactKind.FREEZE:
                 deed.cancel()
         if deeds:
-            await asyncio.wait(deeds.values(), timeout=LAST_SECONDS)
+            await asyncio.wait(deeds.values(), timeout=seconds)
         for deed in deeds.values():
             deed.cancel()
         await asyncio.gather(*deeds.values(), return_exceptions=True)
@@ -197,9 +198,13 @@ class LibvirtDriver:
             if key.partition("/")[2] == order.vm:
                 older[key] = deed
                 log.warning("%s is given up: %s was begun after it", key, order.key)
+        seconds = LAST_SECONDS
         for key in older.keys() & self._footings.keys():
             self._footings[key].superseded_by = order.key
-        await self._give_up(older)
+            if self._footings[key].record.kind is ImpactKind.MIGRATE:
+                # It is called off, which takes until it is known where the VM is.
+                seconds = LAST_SECONDS + CALLING_OFF_SECONDS
+        await self._give_up(older, seconds)
 
     async def _impact(self, order: Order, epoch: int) -> Report:
         home = _home(order)
@@ -264,8 +269,8 @@ class LibvirtDriver:
             limit_at=now + timedelta(seconds=max(0.0, order.limit_seconds)),
             target=order.target or "",
             source="" if order.node_failed else order.node or "",
-            # One that was given up had it held.
-            autostart=any(one.autostart and not one.ended for one in earlier),
+            # The one before was given up while it held it.
+            autostart=bool(earlier) and max(earlier, key=lambda one: one.begun_at).autostart,
             pause_seconds=seconds,
             limit_seconds=max(0.0, order.limit_seconds),
         )

@@ -85,21 +85,26 @@ async def _take_over(on: Footing, source: Host, sight: Sight, target: Host) -> N
 
     try:
         if not await on.wait(on.record.limit_at, is_over):
-            await _call_off(on, source, sight)
+            await _call_off(on, source, sight, moving)
     except Superseded:
-        await _call_off(on, source, sight)
+        await _call_off(on, source, sight, moving)
         raise
     finally:
         moving.cancel()
 
 
-async def _call_off(on: Footing, source: Host, sight: Sight) -> None:
+async def _call_off(
+    on: Footing, source: Host, sight: Sight, moving: "asyncio.Future[None]"
+) -> None:
     """Have it stay; or go, where it is too late for that."""
 
     async def is_over() -> bool:
         with suppress(Trouble):
             await source.on(sight.domain, lambda domain: domain.abortJob())
-        return await _arrived(on) or not await _is_under_way(on, source)
+        if await _arrived(on):
+            return True
+        # In its last phase there is no job any more, and nothing has arrived yet.
+        return moving.done() and not await _is_under_way(on, source)
 
     until = on.clock.wall() + timedelta(seconds=CALLING_OFF_SECONDS)
     if not await on.look_until(until, is_over):
@@ -327,6 +332,8 @@ async def give_autostart_back(on: Footing) -> None:
             await on.insist(on.hosts[name], places[name], lambda domain: domain.setAutostart(1))
         except Trouble as error:
             log.warning("%s is not started with %s any more: %s", on.record.vm, name, error)
+        else:
+            on.record = on.record._replace(autostart=False)
 
 
 def _is_outdated(there: Sight | None, definition: Definition) -> bool:
