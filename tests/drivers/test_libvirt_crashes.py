@@ -90,7 +90,7 @@ async def as_the_law_hears(driver, wanted):
     async def tell(command):
         heard.set_result(Report(command.outcome, command.reason))
 
-    orders = Orders(driver, SystemClock(), tell, lambda _: not heard.done())
+    orders = Orders(driver, SystemClock(), tell, lambda _: not heard.done(), frozenset)
     orders.begin(wanted, 1)
     return await heard
 
