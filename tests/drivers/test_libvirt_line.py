@@ -4,7 +4,6 @@ import asyncio
 import gc
 import itertools
 import threading
-import time
 
 import pytest
 
@@ -134,7 +133,7 @@ def test_a_node_that_refuses_late_is_nobodys_error(monkeypatch):
     unheard = []
 
     def opens(_):
-        time.sleep(0.3)
+        threading.Event().wait(0.3)
         raise libvirt.libvirtError("timed out")
 
     async def story():
@@ -353,7 +352,7 @@ def test_a_look_at_many_domains_may_take_longer_than_a_question(tmp_path, monkey
     monkeypatch.setattr(looking, "SLOW_SECONDS", 0.5)
     nodes = TestNodes(tmp_path, "n1")
     nodes["n1"].run("vm")
-    nodes["n1"].before_look = lambda: time.sleep(1)
+    nodes["n1"].before_look = lambda: threading.Event().wait(1)
 
     async def story():
         driver = nodes.driver()
