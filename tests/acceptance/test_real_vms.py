@@ -113,6 +113,7 @@ def test_a_control_plane_killed_in_each_impact_leaves_the_vm_as_it_should_be(clo
     """Never paused for good, never rebooted twice."""
     _begin(cloud, manner=guest.slow(SLOW_SECONDS))
     first = cloud.boots(VM)
+    _domain(cloud).setAutostart(1)
     maintain = ("node", "maintain", "n1", "--duration", "4")
     _killed_in(cloud, "freeze", *maintain, when=_paused)
     assert cloud.states(VM) == {"n1": RUNNING}
@@ -124,11 +125,13 @@ def test_a_control_plane_killed_in_each_impact_leaves_the_vm_as_it_should_be(clo
     _domain(cloud).migrateSetMaxSpeed(MIGRATION_MIB_PER_SECOND)
     _killed_in(cloud, "migrate", "node", "migrate", "n1", when=_migrating)
     assert cloud.states(VM) == {"n2": RUNNING}
+    assert _domain(cloud).autostart() == 1
     run_uncordon(cloud)
     _answered(cloud)
     assert len(cloud.boots(VM)) == 2
     _killed_in(cloud, "redeploy", "vm", "redeploy", VM, when=_pressed)
     assert cloud.states(VM) == {"n1": RUNNING}
+    assert _domain(cloud).autostart() == 1
     wait_until("it has booted", lambda: len(cloud.boots(VM)) == 3)
     _answered(cloud)
     assert len(set(cloud.boots(VM))) == len(cloud.boots(VM)) == 3

@@ -125,7 +125,7 @@ def test_a_principal_and_a_vm_sign_in_and_the_certificate_is_renewed(tmp_path, o
         bearer = f"Bearer {admin}"
         assert it.call("PUT", "/v1/fleet", FLEET, tools.trust, Authorization=bearer).status == 200
         listed, _ = tools.ask("GET", f"{VMS}?{VERSION}", principal)
-        assert [vm["name"] for vm in listed.json["value"]] == ["web", "db"]
+        assert [vm["name"] for vm in listed.json["value"]] == ["db", "web"]
         given_one = {"name": "web-id", "role": "reader", "vm": "web"}
         made = it.call("POST", "/v1/tokens", given_one, tools.trust, Authorization=bearer)
         assert made.status == 200

@@ -118,3 +118,18 @@ async def until(true, limit_seconds=20):
         while waits:
             await asyncio.sleep(0.01)
             waits = not true()
+
+
+async def started(conductor, vm="web-0"):
+    """Restart a VM and approve it; the event."""
+    decision = await conductor.submit(restart(f"restart-{vm}", vm))
+    (event,) = decision.answer.events
+    await conductor.submit(Approve(events=(event,), by=Requester(vm, Role.VM)))
+    await settled(turns=10)
+    return event
+
+
+def only_impact(conductor):
+    """The one impact that there is."""
+    (impact,) = conductor.fleet.impacts.values()
+    return impact

@@ -1,7 +1,6 @@
 """From the law to the machines and back."""
 
 import asyncio
-import logging
 from datetime import timedelta
 
 import pytest
@@ -15,26 +14,18 @@ from fairnotice.model import Requester
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import EventStatus, ImpactStatus, OperationKind, Outcome, Role
-from tests.conductor.orchestra import Failing, approve, conducting, restart, settled, simulated
+from tests.conductor.orchestra import (
+    Failing,
+    approve,
+    conducting,
+    only_impact,
+    restart,
+    settled,
+    simulated,
+    started,
+)
 
 OPERATOR = Requester("olga", Role.OPERATOR)
-
-
-async def started(conductor, vm="web-0"):
-    """Restart a VM and approve it; the event."""
-    decision = await conductor.submit(restart(f"restart-{vm}", vm))
-    (event,) = decision.answer.events
-    command = approve(event)
-    by = Requester(vm, Role.VM)
-    await conductor.submit(type(command)(events=(event,), by=by))
-    await settled(turns=10)
-    return event
-
-
-def only_impact(conductor):
-    """The one impact that there is."""
-    (impact,) = conductor.fleet.impacts.values()
-    return impact
 
 
 def test_time_passes_and_the_event_starts_and_ends():
@@ -92,12 +83,48 @@ def test_the_order_says_what_the_driver_needs():
             assert (order.event,) == decision.answer.events
             assert order.key == f"{decision.answer.operations[0]}/db"
             assert order.limit_seconds == 69
-            assert not order.node_failed
+            assert not order.failed_nodes
             await conductor.submit(FailNode(id="f", by=OPERATOR, node="node-3"))
             await settled(turns=10)
             moved = orders[-1][0]
             assert (moved.vm, moved.node, moved.kind.value) == ("db", "node-3", "redeploy")
             assert moved.node_failed
+            assert moved.failed_nodes == {"node-3"}
+
+    asyncio.run(story())
+
+
+def test_a_node_that_fails_while_a_driver_cannot_say_is_told_with_the_next_question():
+    """A second one is declared failed a moment later: then nobody has to be asked there."""
+    told = []
+
+    class Blind(SimulatedDriver):
+        async def impact(self, order, epoch):
+            told.append(order.failed_nodes)
+            if "node-2" not in order.failed_nodes:
+                raise Unavailable("node-2 does not answer")
+            return await super().impact(order, epoch)
+
+        async def outcome(self, _, __, failed_nodes=frozenset()):
+            told.append(failed_nodes)
+            if "node-2" not in failed_nodes:
+                raise Unavailable("node-2 does not answer")
+            return Report(Outcome.NOT_BEGUN)
+
+    async def story():
+        clock = ManualClock()
+        async with conducting(driver=Blind(clock, durations=AT_ONCE), clock=clock) as conductor:
+            await conductor.submit(FailNode(id="first", by=OPERATOR, node="node-3"))
+            for _ in range(3):
+                await settled(turns=10)
+                clock.advance(seconds=1)
+            assert set(told) == {frozenset({"node-3"})}
+            await conductor.submit(FailNode(id="second", by=OPERATOR, node="node-2"))
+            for _ in range(4):
+                await settled(turns=10)
+                clock.advance(seconds=1)
+            assert told[-1] == {"node-2", "node-3"}
+            assert conductor.fleet.impacts["first/db"].status is ImpactStatus.DONE
 
     asyncio.run(story())
 
@@ -116,62 +143,6 @@ def test_a_driver_that_fails_is_believed():
             assert "no power" in impact.reason
 
     asyncio.run(story())
-
-
-def test_an_impact_that_failed_or_timed_out_is_in_the_log_with_its_reason(caplog):
-    """One line each; of one that was done there is none."""
-
-    async def story():
-        clock = ManualClock()
-        driver = simulated(clock)
-        driver.next_fails("web-0", "no power")
-        async with conducting(driver=driver, clock=clock) as conductor:
-            await started(conductor)
-            driver.next_hangs("web-1")
-            await started(conductor, "web-1")
-            await started(conductor, "web-2")
-            clock.advance(minutes=11)
-            await settled(turns=10)
-
-    asyncio.run(story())
-    assert [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING] == [
-        "reboot of web-0 failed: no power (impact restart-web-0/web-0)",
-        "reboot of web-1 timed out: its time limit passed (impact restart-web-1/web-1)",
-    ]
-
-
-def test_a_driver_that_cannot_be_asked_is_said_once_a_minute_and_when_it_can_again(caplog):
-    """It is asked every second, for two minutes and a half."""
-    silent = "the driver cannot say what became of restart-web-0/web-0"
-
-    class Away(SimulatedDriver):
-        gone = True
-
-        async def impact(self, *_):
-            raise Unavailable("the hypervisor is gone")
-
-        async def outcome(self, *_):
-            if self.gone:
-                raise Unavailable("the hypervisor is gone")
-            return Report(Outcome.DONE)
-
-    async def story():
-        clock = ManualClock()
-        driver = Away(clock)
-        async with conducting(driver=driver, clock=clock) as conductor:
-            await started(conductor)
-            for _ in range(150):
-                clock.advance(seconds=1)
-                await settled(turns=2)
-            assert caplog.text.count(silent) == 3
-            driver.gone = False
-            clock.advance(seconds=1)
-            await settled(turns=5)
-            assert only_impact(conductor).status is ImpactStatus.DONE
-
-    asyncio.run(story())
-    assert caplog.text.count(silent) == 3
-    assert caplog.text.count("can be asked again what became of restart-web-0/web-0") == 1
 
 
 def test_a_driver_that_breaks_leaves_the_outcome_unknown():
@@ -329,11 +300,13 @@ def test_a_driver_that_cannot_say_is_asked_again():
         class Shy(SimulatedDriver):
             asked = 0
 
-            async def outcome(self, key, epoch):
+            async def outcome(self, key, epoch, failed_nodes=frozenset()):
                 Shy.asked += 1
                 if Shy.asked < 3:
                     raise Unavailable("the hypervisor does not answer")
-                return (await super().outcome(key, epoch))._replace(outcome=Outcome.DONE)
+                return (await super().outcome(key, epoch, failed_nodes))._replace(
+                    outcome=Outcome.DONE
+                )
 
         async with conducting(store, SimulatedDriver(clock), clock) as first:
             await started(first)
@@ -474,8 +447,8 @@ def test_nobody_is_asked_about_what_has_timed_out():
         async def impact(self, *_):
             raise Unavailable("the hypervisor is gone")
 
-        async def outcome(self, key, epoch):
-            asked.append((key, epoch))
+        async def outcome(self, *given):
+            asked.append(given)
             raise Unavailable("the hypervisor is gone")
 
     async def story():

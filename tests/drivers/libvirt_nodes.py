@@ -4,6 +4,8 @@ import asyncio
 import functools
 import itertools
 import os
+from collections import Counter
+from xml.sax.saxutils import escape
 
 import pytest
 
@@ -20,7 +22,7 @@ from fairnotice.drivers.libvirt.happenings import begin_events
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.records import records_in
 from fairnotice.drivers.libvirt.settings import LibvirtSettings, NodeAddress
-from fairnotice.words import Outcome
+from fairnotice.words import ImpactKind, Outcome
 
 NODE = """<node><cpu><mhz>6000</mhz><model>i686</model><active>8</active><nodes>1</nodes>
 <sockets>1</sockets><cores>8</cores><threads>1</threads></cpu><memory>8192000</memory>
@@ -35,6 +37,8 @@ VOLUME = """<volume><name>{name}</name><capacity>{capacity}</capacity>
 <target><format type="qcow2"/></target></volume>"""
 TEMPORARY_BYTES = 5 * 1024 * 1024
 RUNNING = libvirt.VIR_DOMAIN_RUNNING
+# So that nobody waits for a deaf guest.
+LIMITS = {"reboot_limit_seconds": 0.05, "shutdown_limit_seconds": 0.05}
 # What is done to a domain, once or too often.
 COUNTED = ("suspend", "reboot", "reset", "create", "shutdown", "destroy", "undefine")
 # All that changes anything.
@@ -48,15 +52,22 @@ class Counted:
         self.real, self.node = real, node
 
     def __getattr__(self, name):
+        if name == "domainEventDeregisterAny":
+            # Of a line that is dead as well.
+            return self.node.unfollow
+        self.node.asked[name] += 1
         self.node.slow()
         if self.node.away:
             return self._away(name)
+        if name in self.node.instead:
+            return functools.partial(self.node.instead[name], self.real)
         attribute = getattr(self.real, name)
         if name in CHANGES:
             attribute = functools.partial(self.node.around, self.node.name, name, attribute)
         if name in ("lookupByName", "defineXML"):
             return lambda *given: Counted(attribute(*given), self.node)
         if name == "listAllDomains":
+            self.node.before_look()
             return lambda *given: [Counted(one, self.node) for one in attribute(*given)]
         if name == "domainEventRegisterAny":
             return self.node.follow
@@ -87,6 +98,7 @@ class Counted:
 
     def close(self):
         """The node lives on."""
+        self.node.closed += 1
 
 
 class TestNode:
@@ -97,14 +109,22 @@ class TestNode:
     def __init__(self, folder, name):
         self.name = name
         self.calls = []
+        # How often it was asked for what.
+        self.asked = Counter()
         self.away = False
         # Waits for as long as the node takes to hear what it is asked.
         self.slow = lambda: None
+        self.before_look = lambda: None
         self.free_kib = None
         self.before = lambda *_: None
         # What becomes of a call that changes anything: (node, name, call, *what it is given).
         self.around = lambda _, __, call, *given: call(*given)
-        self._followers = {}
+        # What the test driver has not got, by its name: it is called with what it is asked of.
+        self.instead = {}
+        # Callbacks of whoever follows, with the kind of event that each is for.
+        self.followers = {}
+        self._kinds, self._numbers = set(), itertools.count()
+        self.closed = 0
         file = folder / f"{name}.xml"
         file.write_text(NODE)
         begin_events()
@@ -118,15 +138,23 @@ class TestNode:
 
     def follow(self, _, kind, callback, opaque):
         """One connection of libvirt takes a callback once; here all who ask for it share it."""
-        followers = self._followers.setdefault(kind, [])
-        followers.append(callback)
+        if kind not in self._kinds:
+            self._kinds.add(kind)
+            self.connection.domainEventRegisterAny(
+                None, kind, functools.partial(self._tell, kind), opaque
+            )
+        number = next(self._numbers)
+        self.followers[number] = (kind, callback)
+        return number
 
-        def tell(*given):
-            for one in followers:
-                one(*given)
+    def unfollow(self, number):
+        """This one is told nothing any more."""
+        del self.followers[number]
 
-        if len(followers) == 1:
-            self.connection.domainEventRegisterAny(None, kind, tell, opaque)
+    def _tell(self, kind, *given):
+        for of, callback in list(self.followers.values()):
+            if of == kind:
+                callback(*given)
 
     @property
     def pool(self):
@@ -135,12 +163,12 @@ class TestNode:
 
     def add_disk(self, name, capacity=TEMPORARY_BYTES):
         """One that somebody has made."""
-        self.pool.createXML(VOLUME.format(name=name, capacity=capacity))
+        self.pool.createXML(VOLUME.format(name=escape(name), capacity=capacity))
 
     def run(self, name, label=Label(), more=""):  # noqa: B008
         """A labeled domain that runs, with a disk and a temporary one."""
         self.add_disk(f"{name}-temp")
-        domain = self.connection.defineXML(DOMAIN.format(name=name, more=more))
+        domain = self.connection.defineXML(DOMAIN.format(name=escape(name), more=more))
         hosts.set_label(domain, label)
         domain.create()
         return domain
@@ -175,9 +203,14 @@ class TestNodes:
         return max((done.count(name) for name in COUNTED), default=0)
 
 
+# Only what moves has somewhere to go.
+MOVING_KINDS = (ImpactKind.REDEPLOY, ImpactKind.MIGRATE, ImpactKind.START)
+
+
 def order(kind, key="op/vm", **more):
     """An order for the one VM."""
-    return Order(key=key, vm="vm", kind=kind, node="n1", target="n2", duration_seconds=0, **more)
+    more.setdefault("target", "n2" if kind in MOVING_KINDS else None)
+    return Order(key=key, vm="vm", kind=kind, node="n1", duration_seconds=0, **more)
 
 
 async def ended(driver, key, epoch):
@@ -197,3 +230,44 @@ def states(nodes):
         for domain in node.connection.listAllDomains(0)
         if domain.name() == "vm"
     }
+
+
+def fresh_nodes(folder):
+    """Two nodes and a running VM, anew each time; a deaf one does not hear its button."""
+    numbers = itertools.count()
+
+    def made(*, deaf=False):
+        there = folder / str(next(numbers))
+        there.mkdir()
+        nodes = TestNodes(there, "n1", "n2")
+        nodes["n1"].run("vm", Label())
+        surround(nodes, lambda _: None, deaf=deaf)
+        return nodes
+
+    return made
+
+
+def surround(nodes, before, after=lambda _: None, *, deaf=False):
+    """Have these told of each change, by node and name; what they raise is what becomes of it."""
+
+    def around(node, name, call, *given):
+        before((node, name))
+        answer = None if deaf and name == "shutdown" else call(*given)
+        after((node, name))
+        return answer
+
+    for node in nodes.nodes.values():
+        node.around = around
+
+
+def impact_of(nodes, kind, epoch=1, **more):
+    """What one impact comes to, by a driver of its own that has looked around."""
+
+    async def story():
+        driver = nodes.driver(**LIMITS)
+        await driver.survey(epoch)
+        report = await driver.impact(order(kind)._replace(**more), epoch)
+        await driver.close()
+        return report
+
+    return asyncio.run(story())

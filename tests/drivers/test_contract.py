@@ -90,15 +90,15 @@ class ForgetsKeys(SimulatedDriver):
 
 
 class SaysNotBegun(SimulatedDriver):
-    async def outcome(self, key, epoch):
-        report = await super().outcome(key, epoch)
+    async def outcome(self, key, epoch, failed_nodes=frozenset()):
+        report = await super().outcome(key, epoch, failed_nodes)
         unknown = report.outcome is Outcome.UNKNOWN
         return Report(Outcome.NOT_BEGUN) if unknown else report
 
 
 class ForgetsOutcomes(SimulatedDriver):
-    async def outcome(self, key, epoch):
-        await super().outcome(key, epoch)
+    async def outcome(self, key, epoch, failed_nodes=frozenset()):
+        await super().outcome(key, epoch, failed_nodes)
         return Report(Outcome.NOT_BEGUN)
 
 
@@ -120,9 +120,9 @@ class ForgetsEpochs(SimulatedDriver):
         self._own_epoch = 0
         self._room.raise_epoch = lambda _: None
 
-    async def outcome(self, key, epoch):
+    async def outcome(self, key, epoch, failed_nodes=frozenset()):
         self._own(epoch)
-        return await super().outcome(key, epoch)
+        return await super().outcome(key, epoch, failed_nodes)
 
     async def impact(self, order, epoch):
         self._own(epoch)

@@ -1,12 +1,14 @@
 """The libvirt driver's logic, on libvirt's own test driver: freezes, labels, looks, settings."""
 
 import asyncio
+import contextlib
 import logging
+import threading
 
 import pytest
 
 from fairnotice.drivers.driver import Order
-from fairnotice.drivers.libvirt import labels
+from fairnotice.drivers.libvirt import happenings, labels
 from fairnotice.drivers.libvirt.happenings import SAME_WITHIN_SECONDS, Happening, Happenings
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.settings import LibvirtSettings, NodeAddress
@@ -70,6 +72,31 @@ def test_an_end_in_the_middle_of_a_freeze_lets_the_vm_go(nodes):
     assert states(nodes) == {"n1": RUNNING}
 
 
+def test_an_end_while_a_vm_is_being_paused_lets_it_go(nodes):
+    """Libvirt pauses it when nobody waits for that any more."""
+    begun, paused = threading.Event(), threading.Event()
+
+    def slow(_, name, call, *given):
+        if name == "suspend":
+            begun.set()
+            paused.wait(0.3)
+        return call(*given)
+
+    nodes["n1"].around = slow
+
+    async def story():
+        driver = nodes.driver()
+        long = order(ImpactKind.FREEZE)._replace(duration_seconds=600)
+        frozen = asyncio.create_task(driver.impact(long, 1))
+        await asyncio.to_thread(begun.wait)
+        await driver.close()
+        await asyncio.gather(frozen, return_exceptions=True)
+        await asyncio.sleep(0.5)
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+    assert states(nodes) == {"n1": RUNNING}
+
+
 def test_what_is_not_there_is_done_when_it_is_to_be_deleted_and_fails_else(nodes):
     """A delete of a VM that somebody has removed by hand has nothing left to do."""
 
@@ -112,14 +139,44 @@ def test_a_node_that_is_away_is_said_and_found_again(nodes):
 def test_a_reboot_that_is_told_three_times_is_heard_once():
     """Firmware resets again; the next reboot, a while later, is another."""
     clock, heard = ManualClock(), []
-    happenings = Happenings(clock, heard.append)
+    following = Happenings(clock, heard.append)
     reboot = Happening("n1", "vm", "rebooted")
     for _ in range(3):
-        happenings.heard(reboot)
+        following.heard(reboot)
     assert heard == [reboot]
     clock.advance(seconds=SAME_WITHIN_SECONDS + 1)
-    happenings.heard(reboot)
+    following.heard(reboot)
     assert heard == [reboot, reboot]
+
+
+def test_events_that_cannot_be_delivered_are_tried_again(monkeypatch, caplog):
+    """The thread that delivers them lives on, and says so."""
+    monkeypatch.setattr(happenings, "TRY_AGAIN_SECONDS", 0.01)
+
+    def fail():
+        raise libvirt.libvirtError("poll failed")
+
+    monkeypatch.setattr(libvirt, "virEventRunDefaultImpl", fail)
+    happenings.deliver()
+    assert "libvirt's events cannot be delivered: poll failed" in caplog.text
+
+
+@pytest.mark.parametrize("do", ["destroy", "suspend"])
+def test_what_is_done_by_hand_is_news_at_once(nodes, do):
+    """Nobody waits until it is time to look anyway."""
+
+    async def story():
+        driver = nodes.driver(look_every_seconds=600)
+        await driver.survey(1)
+        # What the survey itself has made is no news any more.
+        await asyncio.sleep(0.2)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(driver.news(), 0.2)
+        getattr(nodes["n1"].connection.lookupByName("vm"), do)()
+        await asyncio.wait_for(driver.news(), 10)
+        await driver.close()
+
+    asyncio.run(story())
 
 
 def test_a_label_is_what_was_written():

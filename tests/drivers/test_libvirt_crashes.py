@@ -8,12 +8,27 @@ from itertools import count
 
 import pytest
 
+from fairnotice.clock import SystemClock
+from fairnotice.conductor import orders as conducted
+from fairnotice.conductor.orders import Orders
+from fairnotice.drivers.driver import Report
 from fairnotice.drivers.libvirt import footing, pauses
-from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.drivers.libvirt.records import MOVING, records_in
 from fairnotice.errors import Unavailable
 from fairnotice.words import ImpactKind, Outcome
-from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, libvirt, order, states
+from tests.drivers.libvirt_nodes import (
+    LIMITS,
+    RUNNING,
+    ended,
+    fresh_nodes,
+    impact_of,
+    libvirt,
+    order,
+    states,
+    surround,
+)
 
+REDEPLOY = ImpactKind.REDEPLOY
 OFF = libvirt.VIR_DOMAIN_SHUTOFF
 AFTERWARDS = {
     ImpactKind.FREEZE: {"n1": RUNNING},
@@ -23,7 +38,6 @@ AFTERWARDS = {
     ImpactKind.DEALLOCATE: {"n1": OFF},
     ImpactKind.DELETE: {},
 }
-LIMITS = {"reboot_limit_seconds": 0.05, "shutdown_limit_seconds": 0.05}
 
 
 class Died(Exception):
@@ -33,36 +47,15 @@ class Died(Exception):
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch):
     monkeypatch.setattr(footing, "TRY_AGAIN_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(conducted, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(conducted, "ASK_AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(pauses, "LOOK_AGAIN_SECONDS_MAX", 0.01)
 
 
 @pytest.fixture
 def fresh(tmp_path):
-    """Two nodes and a running VM, anew each time; a deaf one does not hear its button."""
-    numbers = count()
-
-    def made(*, deaf=False):
-        folder = tmp_path / str(next(numbers))
-        folder.mkdir()
-        nodes = TestNodes(folder, "n1", "n2")
-        nodes["n1"].run("vm", Label())
-        surround(nodes, lambda _: None, deaf=deaf)
-        return nodes
-
-    return made
-
-
-def surround(nodes, before, after=lambda _: None, *, deaf=False):
-    """Have these told of each change, by node and name; what they raise is what becomes of it."""
-
-    def around(node, name, call, *given):
-        before((node, name))
-        answer = None if deaf and name == "shutdown" else call(*given)
-        after((node, name))
-        return answer
-
-    for node in nodes.nodes.values():
-        node.around = around
+    """Two nodes and a running VM, anew each time."""
+    return fresh_nodes(tmp_path)
 
 
 def dying(at):
@@ -88,6 +81,18 @@ async def undecided(driver):
             return False
         await asyncio.sleep(0.05)
     return True
+
+
+async def as_the_law_hears(driver, wanted):
+    """What whoever orders it for the law reports in the end."""
+    heard = asyncio.get_running_loop().create_future()
+
+    async def tell(command):
+        heard.set_result(Report(command.outcome, command.reason))
+
+    orders = Orders(driver, SystemClock(), tell, lambda _: not heard.done(), frozenset)
+    orders.begin(wanted, 1)
+    return await heard
 
 
 async def another_life(nodes, kind):
@@ -129,6 +134,56 @@ def test_a_control_plane_that_dies_at_any_change_is_carried_on(fresh, kind, deaf
 
 
 @pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize("trouble", ["away", "refuses"])
+def test_a_redeploy_that_died_at_any_change_leaves_no_vm_off_when_its_target_fails(
+    fresh, trouble, deaf
+):
+    """It runs where it was; or it is on the target for certain, which is waited for."""
+
+    def refuse(call):
+        if call == ("n2", "create"):
+            raise libvirt.libvirtError("the disk is not there")
+
+    async def story(nodes, at):
+        die, _ = dying(at)
+        surround(nodes, lambda _: None, die, deaf=deaf)
+        first = nodes.driver(**LIMITS)
+        (died,) = await asyncio.gather(first.impact(order(REDEPLOY), 1), return_exceptions=True)
+        nodes["n2"].away = trouble == "away"
+        surround(nodes, refuse if trouble == "refuses" else lambda _: None, deaf=deaf)
+        later = nodes.driver(**LIMITS)
+        if nodes["n2"].away and may_be_elsewhere(nodes):
+            assert await undecided(later), at
+            nodes["n2"].away = False
+        report = await ended(later, "op/vm", 2)
+        if report.outcome is Outcome.NOT_BEGUN:
+            report = await later.impact(order(REDEPLOY), 2)
+        nodes["n2"].away = False
+        await later.close()
+        await first.close()
+        return isinstance(died, Died), report
+
+    for at in count():
+        nodes = fresh(deaf=deaf)
+        nodes["n1"].connection.lookupByName("vm").setAutostart(1)
+        died, report = asyncio.run(story(nodes, at))
+        where = "n2" if report.outcome is Outcome.DONE else "n1"
+        assert states(nodes) == {where: RUNNING}, (at, report)
+        assert nodes[where].connection.lookupByName("vm").autostart() == 1, (at, report)
+        if not died:
+            assert at > 8
+            break
+
+
+def may_be_elsewhere(nodes):
+    """Whether the first node cannot say for certain that the VM is nowhere else."""
+    for domain in nodes["n1"].connection.listAllDomains(0):
+        if domain.name() == "vm":
+            return any(one.phase == MOVING for one in records_in(domain.XMLDesc(0)))
+    return True
+
+
+@pytest.mark.parametrize("deaf", [False, True])
 @pytest.mark.parametrize("kind", AFTERWARDS)
 def test_a_change_that_is_refused_once_is_made_the_next_time(fresh, kind, deaf):
     """Libvirt says so when another one holds the lock of a domain."""
@@ -144,11 +199,7 @@ def test_a_change_that_is_refused_once_is_made_the_next_time(fresh, kind, deaf):
         driver = nodes.driver(**LIMITS)
         await driver.survey(1)
         surround(nodes, refuse, deaf=deaf)
-        (report,) = await asyncio.gather(driver.impact(order(kind), 1), return_exceptions=True)
-        if isinstance(report, Exception):
-            # It could not even be begun; the VM runs.
-            assert states(nodes) == {"n1": RUNNING}, (at, report, calls)
-            report = await driver.impact(order(kind), 1)
+        report = await as_the_law_hears(driver, order(kind))
         await driver.close()
         return len(calls) <= at, report, calls
 
@@ -161,6 +212,75 @@ def test_a_change_that_is_refused_once_is_made_the_next_time(fresh, kind, deaf):
             break
 
 
+@pytest.mark.parametrize("kind", AFTERWARDS)
+def test_a_refusal_that_lasts_a_while_is_no_outcome(fresh, kind):
+    """Wherever it begins: what the law hears in the end is what has become of the VM."""
+    tries = 2 * (len(footing.TRY_AGAIN_SECONDS) + 1)
+    # One whose place cannot be given up is off all the same.
+    failed = {"n1": OFF if kind is ImpactKind.DEALLOCATE else RUNNING}
+
+    async def story(nodes, at):
+        calls = []
+
+        def refuse(call):
+            calls.append(call)
+            if call[1] == "setMetadata" and at < len(calls) <= at + tries:
+                raise libvirt.libvirtError("cannot acquire state change lock")
+
+        driver = nodes.driver(**LIMITS)
+        await driver.survey(1)
+        surround(nodes, refuse)
+        report = await as_the_law_hears(driver, order(kind))
+        surround(nodes, lambda _: None)
+        await driver.close()
+        return len(calls) <= at, report, calls
+
+    for at in count():
+        nodes = fresh()
+        whole, report, calls = asyncio.run(story(nodes, at))
+        expected = AFTERWARDS[kind] if report.outcome is Outcome.DONE else failed
+        assert report.outcome in {Outcome.DONE, Outcome.FAILED}, (at, report, calls)
+        assert states(nodes) == expected, (at, report, calls)
+        if at == 0:
+            assert report.outcome is Outcome.DONE, (report, calls)
+        if whole:
+            break
+
+
+def test_a_guest_that_ends_just_when_it_is_to_be_reset_is_started(fresh):
+    """It was slow to hear, and is rebooted all the same; once."""
+    nodes = fresh()
+
+    def end(call):
+        if call[1] == "suspend":
+            nodes["n1"].connection.lookupByName("vm").destroy()
+
+    surround(nodes, end, deaf=True)
+    assert impact_of(nodes, ImpactKind.REBOOT).outcome is Outcome.DONE
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_one_that_was_started_instead_of_reset_is_not_reset_by_the_next_life(fresh):
+    """The mark of the boot before is gone."""
+    nodes = fresh()
+
+    def end(call):
+        if call[1] == "suspend":
+            nodes["n1"].connection.lookupByName("vm").destroy()
+
+    def die(call):
+        if call[1] == "create":
+            raise Died
+
+    surround(nodes, end, die, deaf=True)
+    with pytest.raises(Died):
+        impact_of(nodes, ImpactKind.REBOOT)
+    surround(nodes, lambda _: None)
+    report = asyncio.run(another_life(nodes, ImpactKind.REBOOT))
+    assert report.outcome is Outcome.DONE
+    assert [name for name, _ in nodes["n1"].calls if name in ("reset", "create")] == []
+
+
 @pytest.mark.parametrize(
     ("kind", "deaf", "refused", "said"),
     [
@@ -170,6 +290,7 @@ def test_a_change_that_is_refused_once_is_made_the_next_time(fresh, kind, deaf):
         (ImpactKind.REDEPLOY, False, ("n2", "defineXML"), "the disk is not there"),
         (ImpactKind.REDEPLOY, False, ("n2", "create"), "the disk is not there"),
         (ImpactKind.REDEPLOY, True, ("n1", "destroy"), "could not be stopped"),
+        (ImpactKind.REBOOT, True, ("n1", "reset"), "\x1b[31mthe disk is not there"),
     ],
 )
 def test_what_is_refused_for_good_leaves_the_vm_running_where_it_was(
@@ -179,13 +300,14 @@ def test_what_is_refused_for_good_leaves_the_vm_running_where_it_was(
 
     def refuse(call):
         if call == refused:
-            raise libvirt.libvirtError("the disk is not there")
+            raise libvirt.libvirtError("\x1b[31mthe disk is not there\x1b[0m")
 
     async def story(nodes):
         driver = nodes.driver(**LIMITS)
         await driver.survey(1)
         surround(nodes, refuse, deaf=deaf)
         report = await driver.impact(order(kind), 1)
+        assert (await driver.outcome("op/vm", 1)).outcome is report.outcome
         await driver.close()
         return report
 
@@ -254,147 +376,3 @@ def test_a_node_that_is_lost_at_any_change_decides_nothing(fresh, kind):
         assert states(nodes) == AFTERWARDS[kind], (at, calls)
         if not lost:
             break
-
-
-# ---- What others do meanwhile ----
-
-
-def impact(nodes, kind, epoch=1, **more):
-    """What one impact comes to."""
-
-    async def story():
-        driver = nodes.driver(**LIMITS)
-        await driver.survey(epoch)
-        report = await driver.impact(order(kind)._replace(**more), epoch)
-        await driver.close()
-        return report
-
-    return asyncio.run(story())
-
-
-def test_a_vm_that_its_operator_has_paused_is_not_frozen_and_not_resumed(fresh):
-    """He did that for a reason."""
-    nodes = fresh()
-    nodes["n1"].connection.lookupByName("vm").suspend()
-    report = impact(nodes, ImpactKind.FREEZE)
-    assert (report.outcome, "not by us" in report.reason) == (Outcome.FAILED, True)
-    assert states(nodes) == {"n1": libvirt.VIR_DOMAIN_PAUSED}
-
-
-def test_a_vm_that_is_destroyed_while_it_is_frozen_was_not_frozen(fresh):
-    """It does not run afterwards."""
-    nodes = fresh()
-
-    def destroy(call):
-        if call[1] == "resume":
-            nodes["n1"].connection.lookupByName("vm").destroy()
-
-    surround(nodes, destroy)
-    report = impact(nodes, ImpactKind.FREEZE)
-    assert (report.outcome, "does not run" in report.reason) == (Outcome.FAILED, True)
-
-
-def test_a_vm_that_is_started_on_its_source_meanwhile_does_not_run_twice(fresh):
-    """By hand, or by its node: it stays there."""
-    nodes = fresh()
-
-    def start(call):
-        if call == ("n2", "create"):
-            nodes["n1"].connection.lookupByName("vm").create()
-            raise libvirt.libvirtError("the network is not there")
-
-    surround(nodes, start)
-    report = impact(nodes, ImpactKind.REDEPLOY)
-    assert report.outcome is Outcome.FAILED
-    assert states(nodes) == {"n1": RUNNING}
-
-
-def test_what_an_earlier_move_has_left_is_not_what_runs(fresh):
-    """An old definition on the target goes: the VM is as it is now."""
-    nodes = fresh()
-    domain = nodes["n1"].connection.lookupByName("vm")
-    old = (
-        domain.XMLDesc(0).replace("67108864", "65536").replace("<name>", "<title>old</title><name>")
-    )
-    nodes["n2"].connection.defineXML(old)
-    assert impact(nodes, ImpactKind.REDEPLOY).outcome is Outcome.DONE
-    assert states(nodes) == {"n2": RUNNING}
-    assert "<title>old" not in nodes["n2"].connection.lookupByName("vm").XMLDesc(0)
-
-
-def test_two_domains_that_say_they_are_one_vm_are_both_left_alone(fresh):
-    """One is a copy of the other, label and all; its UUID is its own."""
-    nodes = fresh()
-    nodes["n2"].run("copy", Label(name="vm"))
-    for kind in AFTERWARDS:
-        report = impact(nodes, kind)
-        assert (report.outcome, "both say that they are vm" in report.reason) == (
-            Outcome.FAILED,
-            True,
-        )
-    assert states(nodes) == {"n1": RUNNING}
-    assert nodes["n2"].connection.lookupByName("copy").state()[0] == RUNNING
-
-
-@pytest.mark.parametrize("kind", [ImpactKind.REDEPLOY, ImpactKind.STOP, ImpactKind.DEALLOCATE])
-def test_a_transient_domain_is_not_switched_off(fresh, kind):
-    """Nothing of it would be left."""
-    nodes = fresh()
-    nodes["n1"].connection.lookupByName("vm").undefine()
-    report = impact(nodes, kind)
-    assert (report.outcome, "transient" in report.reason) == (Outcome.FAILED, True)
-    assert states(nodes) == {"n1": RUNNING}
-
-
-def test_autostart_goes_along_and_comes_back(fresh):
-    """While a VM moves, no node starts it by itself."""
-    nodes = fresh()
-    nodes["n1"].connection.lookupByName("vm").setAutostart(1)
-    held = []
-
-    def look(call):
-        if call == ("n2", "create"):
-            held.append(nodes["n1"].connection.lookupByName("vm").autostart())
-
-    surround(nodes, look)
-    assert impact(nodes, ImpactKind.REDEPLOY).outcome is Outcome.DONE
-    assert held == [0]
-    assert nodes["n2"].connection.lookupByName("vm").autostart() == 1
-
-    def refuse(call):
-        if call == ("n1", "create"):
-            raise libvirt.libvirtError("the disk is not there")
-
-    surround(nodes, refuse)
-    back = {"key": "back/vm", "node": "n2", "target": "n1"}
-    assert impact(nodes, ImpactKind.REDEPLOY, epoch=2, **back).outcome is Outcome.FAILED
-    assert states(nodes) == {"n2": RUNNING}
-    assert nodes["n2"].connection.lookupByName("vm").autostart() == 1
-
-
-def test_a_label_that_cannot_be_read_is_no_vm_that_is_gone(fresh):
-    """Nobody is reported gone while one may be it."""
-    nodes = fresh()
-    domain = nodes["n1"].run("other")
-    uri = "urn:fairnotice:libvirt:vm:1"
-    domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, "<vm rack='7'/>", "fairnotice", uri, 0)
-
-    async def story():
-        driver = nodes.driver()
-        survey = await driver.survey(1)
-        await driver.close()
-        return survey
-
-    survey = asyncio.run(story())
-    assert [found.vm for found in survey.found] == ["vm"]
-    assert not survey.whole
-
-
-def test_a_damaged_record_is_passed_over(fresh, caplog):
-    """All others are looked at even so."""
-    nodes = fresh()
-    domain = nodes["n1"].connection.lookupByName("vm")
-    uri = "urn:fairnotice:libvirt:impact:x"
-    domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, "<impact/>", "fairnotice", uri, 0)
-    assert impact(nodes, ImpactKind.FREEZE).outcome is Outcome.DONE
-    assert "is passed over" in caplog.text

@@ -1,11 +1,12 @@
 """A VM of libvirt elsewhere: room, disks, and definitions that outlive their node."""
 
 import asyncio
+import threading
 from contextlib import suppress
 
 import pytest
 
-from fairnotice.drivers.libvirt import labels
+from fairnotice.drivers.libvirt import labels, looking
 from fairnotice.drivers.libvirt.definitions import Definitions, kept_in
 from fairnotice.drivers.libvirt.host import DEFINITIONS, LEDGER, Sight
 from fairnotice.drivers.libvirt.labels import Label
@@ -18,12 +19,13 @@ from tests.drivers.libvirt_nodes import (
     TEMPORARY_BYTES,
     TestNodes,
     ended,
+    libvirt,
     order,
     states,
 )
 
 REDEPLOY = order(ImpactKind.REDEPLOY)
-OF_A_FAILED_NODE = REDEPLOY._replace(node_failed=True)
+OF_A_FAILED_NODE = REDEPLOY._replace(failed_nodes=frozenset({"n1"}))
 GRAPHICS = '<graphics type="vnc" passwd="secret"/>'
 
 
@@ -104,6 +106,21 @@ def another_of_that_name(node):
     node.connection.defineXML(DOMAIN.format(name="vm", more=""))
 
 
+def another_with_that_disk(node):
+    """A VM of this node whose disk has the same name; the two were never on one node."""
+    node.add_disk("vm-temp", capacity=7)
+    node.connection.defineXML(DOMAIN.format(name="b", more="").replace("b-temp", "vm-temp"))
+
+
+def another_with_that_volume(node):
+    """It names its disk by the pool."""
+    node.add_disk("vm-temp", capacity=7)
+    disk = (
+        """<disk type="volume"><source pool="disks" volume="vm-temp"/><target dev="vdc"/></disk>"""
+    )
+    node.connection.defineXML(DOMAIN.format(name="b", more=disk))
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -111,6 +128,8 @@ def another_of_that_name(node):
         (no_memory, "n2 has no room: 63 MiB are free, 64 needed"),
         (another_of_that_name, "n2 has another domain called vm"),
         (lambda node: setattr(node, "away", True), "n2 cannot take it"),
+        (another_with_that_disk, "disk vdb would be /disks/vm-temp, which b has"),
+        (another_with_that_volume, "disk vdb would be /disks/vm-temp, which b has"),
     ],
 )
 def test_a_redeploy_to_a_node_that_cannot_take_it_is_refused_before_it_is_touched(
@@ -130,6 +149,21 @@ def test_a_node_with_just_enough_memory_takes_it(nodes):
     """What is cached can be freed."""
     nodes["n2"].free_kib = 62 * 1024
     assert impact(nodes, REDEPLOY).outcome is Outcome.DONE
+
+
+def test_a_disk_that_another_got_meanwhile_is_not_made_anew(nodes):
+    """It is looked again just before: the VM stays where it was."""
+
+    def around(_, name, call, *given):
+        if name == "shutdown":
+            another_with_that_disk(nodes["n2"])
+        return call(*given)
+
+    nodes["n1"].around = around
+    report = impact(nodes, REDEPLOY)
+    assert (report.outcome, "which b has" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": RUNNING}
+    assert nodes["n2"].pool.storageVolLookupByName("vm-temp").info()[1] == 7
 
 
 @pytest.mark.parametrize("target", ["nowhere", None])
@@ -247,6 +281,78 @@ def test_a_control_plane_that_dies_while_it_starts_one_elsewhere_is_carried_on(n
     assert nodes["n2"].connection.lookupByName("vm").state()[0] == RUNNING
 
 
+def test_of_two_nodes_that_failed_the_vms_are_started_elsewhere(nodes):
+    """The other one cannot be asked either, and nothing runs there; one only away may have it."""
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        nodes["n1"].away = nodes["n2"].away = True
+        wanted = OF_A_FAILED_NODE._replace(target="n3")
+        with pytest.raises(Unavailable):
+            await driver.impact(wanted, 1)
+        # It is declared failed a moment after the first: whoever asks says so.
+        with pytest.raises(Unavailable):
+            await driver.outcome(wanted.key, 1, wanted.failed_nodes)
+        both = frozenset({"n1", "n2"})
+        assert (await driver.outcome(wanted.key, 1, both)).outcome is Outcome.NOT_BEGUN
+        report = await driver.impact(wanted._replace(failed_nodes=both), 1)
+        await driver.close()
+        return report
+
+    assert asyncio.run(story()).outcome is Outcome.DONE
+    assert nodes["n3"].connection.lookupByName("vm").state()[0] == RUNNING
+
+
+def test_a_node_that_failed_and_hangs_is_not_waited_for(nodes, monkeypatch):
+    """Its line lives; its VMs are started elsewhere all the same."""
+    monkeypatch.setattr(looking, "SLOW_SECONDS", 0.05)
+    hung = threading.Event()
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        nodes["n1"].slow = hung.wait
+        try:
+            started = asyncio.ensure_future(driver.impact(OF_A_FAILED_NODE, 1))
+            done, _ = await asyncio.wait({started}, timeout=15)
+            assert done
+            return started.result()
+        finally:
+            hung.set()
+            await driver.close()
+
+    assert asyncio.run(story()).outcome is Outcome.DONE
+    assert nodes["n2"].connection.lookupByName("vm").state()[0] == RUNNING
+
+
+def test_a_deallocated_vm_is_started_while_some_other_node_is_away(nodes):
+    """It has given up its place where it is defined: it runs nowhere, whoever cannot be asked."""
+
+    async def story():
+        driver = nodes.driver()
+        stopped = await driver.impact(order(ImpactKind.DEALLOCATE), 1)
+        nodes["n3"].away = True
+        start = order(ImpactKind.START, key="start/vm")._replace(node=None)
+        started = await driver.impact(start, 1)
+        await driver.close()
+        return stopped.outcome, started.outcome
+
+    assert asyncio.run(story()) == (Outcome.DONE, Outcome.DONE)
+    assert states(nodes) == {"n2": RUNNING}
+
+
+def test_what_is_left_of_a_vm_does_not_say_that_it_is_nowhere_else(nodes):
+    """It is off where it was once; it may run on the node that cannot be asked."""
+    nodes["n1"].connection.lookupByName("vm").destroy()
+    nodes["n3"].away = True
+    with pytest.raises(Unavailable):
+        impact(nodes, order(ImpactKind.START)._replace(node=None))
+    with pytest.raises(Unavailable):
+        impact(nodes, order(ImpactKind.START)._replace(node="n3"))
+    assert states(nodes)["n1"] == libvirt.VIR_DOMAIN_SHUTOFF
+
+
 def test_one_whose_definition_nobody_has_is_not_started(nodes):
     """The reason says so, and nothing is left of the attempt."""
     nodes["n1"].away = True
@@ -284,8 +390,26 @@ def test_a_definition_is_kept_anew_when_it_changes_and_not_else(nodes):
     assert "op/vm" not in before["n2"]["vm"].definition.xml
 
 
+def test_a_change_of_a_domain_with_an_odd_name_is_kept(nodes):
+    """In XML it is written otherwise; what is changed is only how it will be started next."""
+    domain = nodes["n1"].run("a&b <c>")
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        nodes["n1"].connection.defineXML(domain.XMLDesc(2).replace(">65536<", ">32768<"))
+        await asyncio.wait_for(driver.news(), 10)
+        await driver.survey(1)
+        await driver.close()
+
+    asyncio.run(story())
+    assert ">32768<" in kept(nodes)["n2"]["a&b <c>"].definition.xml
+
+
 class Edited:
     """A node whose one domain may be defined anew while it is read; it runs on as it was."""
+
+    name = "n1"
 
     def __init__(self):
         self.xml = "<domain><name>vm</name><memory>1</memory></domain>"

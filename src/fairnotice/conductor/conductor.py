@@ -20,7 +20,7 @@ from fairnotice.conductor.doubts import Doubts, changes_of
 from fairnotice.conductor.feed import Feed
 from fairnotice.conductor.following import RETRY_SECONDS, Following
 from fairnotice.conductor.leading import Lead, Leader, Reign, not_leading
-from fairnotice.conductor.orders import Orders, order_of, say
+from fairnotice.conductor.orders import Orders, failed_nodes, order_of, say
 from fairnotice.conductor.store_thread import StoreThread
 from fairnotice.conductor.submissions import Decide, Submission, answer, decide_all, give_up
 from fairnotice.conductor.timers import Timers
@@ -88,7 +88,9 @@ class Conductor:
         self._waking = Waking(
             clock, lambda: self.now().wall, self.submit, lambda: self.trouble is not None
         )
-        self._orders = Orders(driver, clock, self.submit, self._is_live)
+        self._orders = Orders(
+            driver, clock, self.submit, self._is_live, lambda: failed_nodes(self.fleet)
+        )
         self._latest = clock.wall()
         # The life that takes commands has begun here.
         self._leads = False
@@ -444,7 +446,9 @@ class Conductor:
 
     async def _catch_up(self) -> None:
         """The journal goes on beyond what is known: take that over before anything else."""
-        lost = await self._lost_commit()
+        lines = await self._thread.read_lines(self.fleet.revision, LINES_COMPARED_MAX)
+        # Which of the commits that failed is what the journal goes on with, if any is.
+        lost = self._doubts.which([line.change for line in lines or ()])
         if lost is not None:
             self._take_effect(lost)
         else:
@@ -453,11 +457,6 @@ class Conductor:
             self.timers.clear()
             await self._begin_life(takeover=True)
         self._doubts.settled()
-
-    async def _lost_commit(self) -> list[Decision] | None:
-        """Which of the commits that failed is what the journal goes on with; None if none."""
-        lines = await self._thread.read_lines(self.fleet.revision, LINES_COMPARED_MAX)
-        return self._doubts.which([line.change for line in lines or ()])
 
     # ---- Effects ----
 

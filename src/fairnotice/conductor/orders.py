@@ -28,16 +28,21 @@ SAY_AGAIN_SECONDS = 60.0
 Tell = Callable[[ReportOutcome], Awaitable[object]]
 # Whether the law still waits for the impact of this key.
 Wanted = Callable[[str], bool]
+# The nodes that are surely down, as the law has it now.
+Failed = Callable[[], frozenset[str]]
 
 
 class Orders:
     """The impacts that this process waits for."""
 
-    def __init__(self, driver: Driver, clock: Clock, tell: Tell, wanted: Wanted) -> None:
+    def __init__(
+        self, driver: Driver, clock: Clock, tell: Tell, wanted: Wanted, failed: Failed
+    ) -> None:
         self._driver = driver
         self._clock = clock
         self._tell = tell
         self._wanted = wanted
+        self._failed = failed
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -73,6 +78,7 @@ class Orders:
                 await self._report(order.key, report)
                 return
             await self._clock.sleep(RETRY_SECONDS)
+            order = order._replace(failed_nodes=self._failed())
 
     async def _impact(self, order: Order, epoch: int) -> Report:
         """How it ended, as far as that is known."""
@@ -115,7 +121,8 @@ class Orders:
         said_at: float | None = None
         while self._wanted(key):
             try:
-                report = await self._driver.outcome(key, epoch)
+                # A node may have been declared failed since it was asked last.
+                report = await self._driver.outcome(key, epoch, self._failed())
             except LeadLost as error:
                 log.error("nothing is said of %s: %s", key, error)  # noqa: TRY400 - nobody's bug
                 break
@@ -181,13 +188,14 @@ def order_of(fleet: Fleet, effect: BeginImpact, now: datetime) -> Order:
         event=_event_of(fleet, impact),
         duration_seconds=effect.duration_seconds,
         limit_seconds=(impact.limit_at - now).total_seconds(),
-        node_failed=_has_failed(fleet, impact.source),
+        failed_nodes=failed_nodes(fleet),
     )
 
 
-def _has_failed(fleet: Fleet, node: str | None) -> bool:
-    found = None if node is None else fleet.nodes.get(node)
-    return found is not None and found.health is NodeHealth.FAILED
+def failed_nodes(fleet: Fleet) -> frozenset[str]:
+    """Those that an operator or a fencing command has declared failed."""
+    nodes = fleet.nodes.values()
+    return frozenset(node.name for node in nodes if node.health is NodeHealth.FAILED)
 
 
 def _event_of(fleet: Fleet, impact: Impact) -> str | None:

@@ -26,9 +26,14 @@ class Order(NamedTuple):
     duration_seconds: int = -1
     # When the law gives up on it, from now.
     limit_seconds: float = 600.0
-    # Whether the node where the VM is was declared failed: nothing runs there, even if nobody
-    # there can be asked. Else a VM is started elsewhere only once it is known to be off.
-    node_failed: bool = False
+    # All nodes that were declared failed: nothing runs there, even if nobody there can be asked.
+    # Else a VM is started elsewhere only once it is known to be off.
+    failed_nodes: frozenset[str] = frozenset()
+
+    @property
+    def node_failed(self) -> bool:
+        """Whether the node where the VM is has failed."""
+        return self.node in self.failed_nodes
 
 
 class Report(NamedTuple):
@@ -89,11 +94,14 @@ class Driver(Protocol):
         """
         ...
 
-    async def outcome(self, key: str, epoch: int) -> Report:
+    async def outcome(
+        self, key: str, epoch: int, failed_nodes: frozenset[str] = frozenset()
+    ) -> Report:
         """What became of this key, as far as is known now.
 
         Not begun is said only where it is certain, and where no older epoch can begin it any
-        more; a driver that does not answer says unknown of what it has not seen itself.
+        more; a driver that does not answer says unknown of what it has not seen itself. On nodes
+        that were declared failed it neither is under way nor will be: nobody has to be asked there.
         Raises errors.Unavailable when it cannot be told now, and may be later.
         """
         ...

@@ -216,7 +216,12 @@ class _Hands:
         self._stage.asked.pop(order.key, None)
         return await _never()
 
-    async def outcome(self, key: str, epoch: int) -> Report:  # noqa: ARG002
+    async def outcome(
+        self,
+        key: str,
+        epoch: int,  # noqa: ARG002
+        failed_nodes: frozenset[str] = frozenset(),  # noqa: ARG002
+    ) -> Report:
         """Show the question, and wait."""
         self._stage.asked[key] = self._impact(key)
         return await _never()

@@ -79,7 +79,12 @@ class CommandDriver:
         await self._forget_old()
         return await self._run(order, epoch, command)
 
-    async def outcome(self, key: str, epoch: int) -> Report:
+    async def outcome(
+        self,
+        key: str,
+        epoch: int,
+        failed_nodes: frozenset[str] = frozenset(),  # noqa: ARG002 - what ran is written here
+    ) -> Report:
         """What became of this key, by what is written, or by the outcome command."""
         self._check_open()
         written = await asyncio.to_thread(self._state.look, key, epoch)

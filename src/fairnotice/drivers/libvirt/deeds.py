@@ -11,8 +11,13 @@ not happen twice leaves a trace in that state before the phase is written:
   running domain gets a mark, which is gone with it: one that runs without has been rebooted.
 - A reset happens while the domain is paused. Until `reset` is written it may be reset again, since
   nothing has run in it; it runs only afterwards.
-- What moves is off before `moving` is written, and runs on its target only afterwards. If it cannot
-  run there, `returning` is written, and it runs where it was.
+- Before each call that changes a machine it is looked whether a later impact has left its key on
+  the domain: then the law has let go of this one, and it does nothing more but resume what it has
+  paused. When its limit has passed it only undoes what it has begun.
+- What moves is switched off after `leaving` is written. It is off before `moving` is, and runs on
+  its target only afterwards. If it cannot run there, `returning` is written, and it runs where it
+  was; `staying`, where nothing of it can be on the target yet: then that is not asked.
+- Whether its node starts a VM by itself is written before that is held, and given back in the end.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +27,7 @@ from functools import partial
 
 from fairnotice.drivers.driver import Report
 from fairnotice.drivers.libvirt import moves, pauses, powering, records
-from fairnotice.drivers.libvirt.footing import Failed, Footing
+from fairnotice.drivers.libvirt.footing import Failed, Footing, Superseded
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.looking import in_time
 from fairnotice.errors import Unavailable
@@ -44,6 +49,10 @@ async def carry_out(on: Footing) -> Report:
     """Walk the steps that are left; how it ended, as it is written now."""
     try:
         await STEPS[on.record.kind](on)
+    except Superseded as error:
+        with suppress(Failed, Trouble):
+            await pauses.thaw(on)
+        await _end(on, Outcome.FAILED, str(error))
     except (Failed, Trouble) as error:
         await _end(on, Outcome.FAILED, str(error))
     else:
@@ -52,15 +61,25 @@ async def carry_out(on: Footing) -> Report:
 
 
 async def _end(on: Footing, outcome: Outcome, reason: str) -> None:
+    """Write it down; Unavailable where that is refused: whoever asks then finds what there is."""
     on.record = on.record._replace(phase=records.ENDED, outcome=outcome, reason=reason)
+    try:
+        await _write_end(on)
+    except Trouble as error:
+        raise Unavailable(f"the end of {on.record.key} cannot be written: {error}") from error
+
+
+async def _write_end(on: Footing) -> None:
+    with suppress(Superseded):
+        await moves.give_autostart_back(on)
     if on.record.kind is not ImpactKind.DELETE:
         await on.write()
         return
-    if outcome is not Outcome.DONE:
+    if on.record.outcome is not Outcome.DONE:
         await on.write()
     forgotten = on.clock.wall() - timedelta(days=on.settings.kept_days)
     for host in on.hosts.values():
         with suppress(Unavailable):
             if await in_time(host, host.noted(on.record.key), (on.record.source,)) is not None:
                 await on.again(partial(host.note, on.record))
-                await on.again(partial(host.forget, forgotten))
+                await on.again(partial(host.forget, forgotten, on.record.key))

@@ -5,13 +5,14 @@ other nodes keep it, each in a domain that is never started. Any user of a node 
 metadata of its domains: a definition with a password in it is kept in memory alone.
 """
 
+import asyncio
 import base64
 import logging
 import zlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
@@ -19,13 +20,16 @@ from fairnotice.clock import Clock
 from fairnotice.drivers.libvirt import records
 from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.line import Trouble
-from fairnotice.drivers.libvirt.records import Record
+from fairnotice.drivers.libvirt.looking import in_time
+from fairnotice.drivers.libvirt.records import Moved, Record
 from fairnotice.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
 # On how many other nodes a definition is.
 KEEPERS = 2
+
+Answer = TypeVar("Answer")
 
 
 class Definition(NamedTuple):
@@ -44,6 +48,13 @@ class Kept(NamedTuple):
     at: datetime
 
 
+class Live(NamedTuple):
+    """A domain as it is at this moment."""
+
+    domain: str
+    xml: str
+
+
 async def taken(host: Host, domain: str) -> Definition:
     """As it is defined now."""
     xml, has_secrets, capacities = await host.defined(domain)
@@ -57,14 +68,16 @@ class Definitions:
         self._hosts = hosts
         self._clock = clock
         self._seen: dict[str, Kept] = {}
-        # The live XML that belongs to what was seen: while it is the same, so is the definition.
-        self._live: dict[str, str] = {}
+        # What belongs to what was seen: while it is the same, so is the definition.
+        self._live: dict[str, Live] = {}
         # What each node keeps, as far as it was read.
         self._there: dict[str, dict[str, Kept]] = {}
+        # Who has not answered during this survey.
+        self._silent: set[str] = set()
 
     def outdated(self, domain: str) -> None:
         """Somebody has defined this domain anew."""
-        self._live = {vm: xml for vm, xml in self._live.items() if f"<name>{domain}<" not in xml}
+        self._live = {vm: live for vm, live in self._live.items() if live.domain != domain}
 
     async def keep(self, places: Mapping[str, tuple[str, Sight]], reached: list[str]) -> None:
         """See that those of these VMs are kept; where that fails, it is tried at the next look."""
@@ -75,14 +88,16 @@ class Definitions:
                 await self._keep(vm, node, sight, reached)
             except (Trouble, Unavailable) as error:
                 log.info("the definition of %s is not kept yet: %s", vm, error)
+        self._silent.clear()
 
     async def _keep(self, vm: str, node: str, sight: Sight, reached: list[str]) -> None:
         now = self._clock.wall()
-        if self._live.get(vm) != sight.xml:
+        live = Live(sight.domain, sight.xml)
+        if self._live.get(vm) != live:
             # Before it is read: whoever defines it anew meanwhile takes this back.
-            self._live[vm] = sight.xml
+            self._live[vm] = live
             try:
-                definition = await taken(self._hosts[node], sight.domain)
+                definition = await self._ask(node, lambda host: taken(host, sight.domain))
             except BaseException:
                 # Also where nobody waits for it any more: there is nothing that it could stand for.
                 self._live.pop(vm, None)
@@ -93,38 +108,72 @@ class Definitions:
         for keeper in _keepers(node, list(self._hosts), reached):
             there = await self._kept_on(keeper)
             if definition.has_secrets:
-                if there.pop(vm, None) is not None:
-                    await self._hosts[keeper].keep_definition(None, _uri(vm))
+                if vm in there:
+                    await self._write(keeper, vm, None)
             elif vm not in there or there[vm].definition != definition:
-                kept = Kept(definition, now)
-                await self._hosts[keeper].keep_definition(written(vm, kept), _uri(vm))
-                there[vm] = kept
+                await self._write(keeper, vm, Kept(definition, now))
+
+    async def without_remains(
+        self, places: Mapping[str, tuple[str, Sight]], reached: list[str]
+    ) -> dict[str, tuple[str, Sight]]:
+        """Those of these VMs that are off, and of which none that was put somewhere later is known.
+
+        And all that run.
+        """
+        left = {}
+        for vm, (node, sight) in places.items():
+            known = None if sight.active else await self.find(vm, reached)
+            if known is None or records.moved_in(known.xml).at <= sight.moved.at:
+                left[vm] = (node, sight)
+        return left
 
     async def forget_all_but(self, vms: set[str]) -> None:
         """Every node was asked, and there are these alone."""
         for name in list(self._there):
             for vm in set(self._there[name]) - vms:
                 with suppress(Trouble, Unavailable):
-                    await self._hosts[name].keep_definition(None, _uri(vm))
-                    del self._there[name][vm]
+                    await self._write(name, vm, None)
         for vm in set(self._seen) - vms:
             del self._seen[vm]
             self._live.pop(vm, None)
 
-    async def find(self, vm: str) -> Definition | None:
-        """The latest that anybody who can be asked has; None where nobody has one."""
+    async def find(self, vm: str, nodes: Iterable[str] | None = None) -> Definition | None:
+        """The latest that any of these who can be asked has, or we have; None where nobody has."""
+        if nodes is None:
+            self._silent.clear()
+        asked = self._hosts if nodes is None else nodes
         known = [self._seen[vm]] if vm in self._seen else []
-        for name in self._hosts:
-            with suppress(Trouble, Unavailable):
-                there = await self._kept_on(name)
-                if vm in there:
-                    known.append(there[vm])
+        looks = await asyncio.gather(*map(self._kept_on, asked), return_exceptions=True)
+        for there in looks:
+            if isinstance(there, dict):
+                known += [there[vm]] if vm in there else []
+            elif not isinstance(there, (Trouble, Unavailable)):
+                raise there
         return max(known, key=lambda one: one.at).definition if known else None
 
     async def _kept_on(self, name: str) -> dict[str, Kept]:
         if name not in self._there:
-            self._there[name] = kept_in(await self._hosts[name].kept_definitions())
+            self._there[name] = kept_in(await self._ask(name, lambda host: host.kept_definitions()))
         return self._there[name]
+
+    async def _write(self, name: str, vm: str, kept: Kept | None) -> None:
+        element = None if kept is None else written(vm, kept)
+        await self._ask(name, lambda host: host.keep_definition(element, _uri(vm)))
+        if kept is None:
+            self._there[name].pop(vm, None)
+        else:
+            self._there[name][vm] = kept
+
+    async def _ask(self, name: str, ask: Callable[[Host], Awaitable[Answer]]) -> Answer:
+        """What a node answers; one that did not is not waited for again, for each VM."""
+        if name in self._silent:
+            raise Unavailable(f"{name} does not answer.")
+        host = self._hosts[name]
+        try:
+            return await in_time(host, ask(host))
+        except Unavailable:
+            self._silent.add(name)
+            raise
 
 
 def _keepers(node: str, nodes: list[str], reached: list[str]) -> list[str]:
@@ -188,18 +237,22 @@ def without_impacts(xml: str) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def with_record(xml: str, record: Record) -> str:
-    """The domain as another node defines it: with the impact's key."""
+def with_record(xml: str, record: Record, moved: Moved) -> str:
+    """The domain as another node defines it: with the impact's key, and since when it is there."""
     root = ET.fromstring(xml)  # noqa: S314 - libvirtd wrote it
     metadata = root.find("metadata")
     if metadata is None:
         metadata = ET.SubElement(root, "metadata")
     for old in list(metadata):
-        if old.attrib.get("key") == record.key:
+        if old.attrib.get("key") == record.key or old.tag.startswith("{" + records.MOVED):
             metadata.remove(old)
-    element = ET.fromstring(records.written(record))  # noqa: S314 - it is our own
-    element.tag = f"{{{records.impact_uri(record.key)}}}{element.tag}"
-    metadata.append(element)
+    for uri, text in (
+        (records.impact_uri(record.key), records.written(record)),
+        (records.MOVED, records.written_moved(moved)),
+    ):
+        element = ET.fromstring(text)  # noqa: S314 - it is our own
+        element.tag = f"{{{uri}}}{element.tag}"
+        metadata.append(element)
     return ET.tostring(root, encoding="unicode")
 
 

@@ -87,15 +87,50 @@ def _capacity(connection: Connection, domain: Domain, disk: Disk) -> int:
 
 
 def must_be_possible(connection: Connection, xml: str, sizes: Mapping[str, int]) -> None:
-    """CannotBeMade where this node could not make every ephemeral disk of the domain."""
+    """CannotBeMade where this node could not make every ephemeral disk of the domain.
+
+    And where it would be another domain's that is made anew: two nodes may have files of one name.
+    """
     for disk in ephemeral(xml):
         if disk.device not in sizes:
             raise CannotBeMade(f"nobody can tell how large its ephemeral disk {disk.device} is")
-        _pool(connection, disk)
+        path = _path(_pool(connection, disk), disk.name)
+        for domain in connection.listAllDomains(0):
+            if domain.UUIDString() != _uuid(xml) and path in _files(connection, domain):
+                raise CannotBeMade(
+                    f"its ephemeral disk {disk.device} would be {path}, which {domain.name()} has"
+                )
+
+
+def _uuid(xml: str) -> str:
+    return ET.fromstring(xml).findtext("uuid", "")  # noqa: S314 - libvirtd wrote it
+
+
+def _path(pool: Pool, name: str) -> PurePosixPath:
+    return _folder(pool) / name
+
+
+def _folder(pool: Pool) -> PurePosixPath:
+    return PurePosixPath(ET.fromstring(pool.XMLDesc(0)).findtext("target/path", ""))  # noqa: S314
+
+
+def _files(connection: Connection, domain: Domain) -> set[PurePosixPath]:
+    """All that a domain's disks are on, and what lies under them."""
+    found = set()
+    with suppress(libvirt.libvirtError):  # it went away while we looked
+        for source in ET.fromstring(domain.XMLDesc(0)).iterfind("devices/disk//source"):  # noqa: S314
+            if "file" in source.attrib:
+                found.add(PurePosixPath(source.attrib["file"]))
+            elif "pool" in source.attrib and "volume" in source.attrib:
+                with suppress(libvirt.libvirtError):
+                    pool = connection.storagePoolLookupByName(source.attrib["pool"])
+                    found.add(_path(pool, source.attrib["volume"]))
+    return found
 
 
 def make_empty(connection: Connection, xml: str, sizes: Mapping[str, int]) -> None:
     """Make every ephemeral disk of the domain anew; one that was left there is replaced."""
+    must_be_possible(connection, xml, sizes)
     for disk in ephemeral(xml):
         pool = _pool(connection, disk)
         pool.refresh(0)
@@ -110,9 +145,8 @@ def make_empty(connection: Connection, xml: str, sizes: Mapping[str, int]) -> No
 
 def _pool(connection: Connection, disk: Disk) -> Pool:
     for pool in connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
-        place = ET.fromstring(pool.XMLDesc(0)).findtext("target/path", "")  # noqa: S314
         if disk.pool == pool.name() or (
-            disk.file and PurePosixPath(place) == PurePosixPath(disk.file).parent
+            disk.file and _folder(pool) == PurePosixPath(disk.file).parent
         ):
             return pool
     wanted = disk.pool or f"with the directory of {disk.file or disk.device}"

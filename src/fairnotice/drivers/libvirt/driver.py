@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import libvirt
@@ -20,13 +21,16 @@ from fairnotice.drivers.libvirt import pauses, records
 from fairnotice.drivers.libvirt.deeds import carry_out
 from fairnotice.drivers.libvirt.definitions import Definitions
 from fairnotice.drivers.libvirt.footing import Failed, Footing
+from fairnotice.drivers.libvirt.forgotten import forgotten
 from fairnotice.drivers.libvirt.happenings import DEFINED, REBOOTED, Happening, Happenings
 from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.looking import Lost, in_time, look_for
+from fairnotice.drivers.libvirt.moves import CALLING_OFF_SECONDS
 from fairnotice.drivers.libvirt.records import Record
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
+from fairnotice.drivers.libvirt.surveying import Surveyor
 from fairnotice.errors import LeadLost, Unavailable
 from fairnotice.words import ImpactKind, Outcome
 
@@ -57,12 +61,11 @@ class LibvirtDriver:
             for name, address in settings.nodes.items()
         }
         self._deeds: dict[str, asyncio.Task[Report]] = {}
-        # The keys of those that are no more than a pause.
-        self._freezes: set[str] = set()
+        # What those of them stand on that are beyond their beginning.
+        self._footings: dict[str, Footing] = {}
         # All that is left of a domain when its node is gone.
         self._definitions = Definitions(self._hosts, clock)
-        # Since when a node is away.
-        self._away: dict[str, float] = {}
+        self._surveyor = Surveyor(self._hosts, settings, clock, self._definitions)
         self._closed = False
         kinds = set(ImpactKind)
         if all(address.uri.startswith("test:") for address in settings.nodes.values()):
@@ -86,44 +89,37 @@ class LibvirtDriver:
             await self._meet(epoch)
         return await asyncio.shield(deed)
 
-    async def outcome(self, key: str, epoch: int) -> Report:
+    async def outcome(
+        self, key: str, epoch: int, failed_nodes: frozenset[str] = frozenset()
+    ) -> Report:
         """What became of this key; what is half done is carried on."""
         self._check_open()
         await self._meet(epoch)
         deed = self._deeds.get(key)
         if deed is not None:
             return deed.result() if deed.done() else Report(Outcome.UNDER_WAY)
-        record = await self._record(key)
+        record = await self._record(key, failed_nodes)
         if record is None:
             return Report(Outcome.NOT_BEGUN)
         if record.ended:
             return record.report
-        _ = self._begin(key, self._carry_on(record._replace(epoch=epoch)))
+        # While it was looked for somebody else may have asked, or come upon it.
+        if key not in self._deeds:
+            _ = self._begin(key, self._carry_on(record, epoch))
         return Report(Outcome.UNDER_WAY)
 
     async def discover(self, epoch: int) -> tuple[Found, ...]:
         """Every labeled domain; Unavailable where a node cannot be asked."""
         self._check_open()
         await self._meet(epoch, everywhere=True)
-        places: dict[str, tuple[str, Sight]] = {}
-        for name, host in self._hosts.items():
-            for sight in await host.look_at_all():
-                _add(places, name, sight)
-        return _found(places)
+        return await self._surveyor.discover()
 
     async def close(self) -> None:
         """Let go; who is frozen is let go of first."""
         if self._closed:
             return
         self._closed = True
-        deeds = dict(self._deeds)
-        for key in self._freezes & deeds.keys():
-            deeds[key].cancel()
-        if deeds:
-            await asyncio.wait(deeds.values(), timeout=LAST_SECONDS)
-        for deed in deeds.values():
-            deed.cancel()
-        await asyncio.gather(*deeds.values(), return_exceptions=True)
+        await self._give_up(dict(self._deeds), LAST_SECONDS)
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
 
     # ---- What the fleet is told of ----
@@ -131,40 +127,18 @@ class LibvirtDriver:
     async def survey(self, epoch: int) -> Survey:
         """What there is on the nodes that can be asked, and which cannot for long enough."""
         self._check_open()
-        places: dict[str, tuple[str, Sight]] = {}
-        reached, away, readable = [], [], True
-        looks = await asyncio.gather(
-            *(self._look_at(host, epoch) for host in self._hosts.values()), return_exceptions=True
-        )
-        for (name, host), look in zip(self._hosts.items(), looks, strict=True):
-            if isinstance(look, (Unavailable, Trouble)) and not isinstance(look, LeadLost):
-                log.info("%s is passed over: %s", name, look)
-                if self._is_long_away(name):
-                    away.append(name)
-                continue
-            if isinstance(look, BaseException):
-                raise look
-            self._away.pop(name, None)
-            reached.append(name)
-            readable = readable and not host.unreadable
-            for sight in look:
-                _add(places, name, sight)
-                self._resume_forgotten(sight, epoch)
-        # Whose label cannot be read may be any VM: none is gone for certain.
-        whole = readable and len(reached) == len(self._hosts)
-        await self._definitions.keep(places, reached)
-        if whole:
-            await self._definitions.forget_all_but(set(places))
-        return Survey(_found(places), frozenset(reached), frozenset(away), whole=whole)
+        survey, places = await self._surveyor.survey(epoch)
+        since = self._clock.wall() - timedelta(days=self._settings.kept_days)
+        for vm, sights in places.items():
+            record = forgotten(sights, since, whole=survey.whole)
+            if record is not None and not self._is_in_hand(vm):
+                log.warning("%s was left in the middle of %s, and is carried on", vm, record.key)
+                _ = self._begin(record.key, self._carry_on(record, epoch))
+        return survey
 
-    async def _look_at(self, host: Host, epoch: int) -> list[Sight]:
-        await host.meet(epoch)
-        return await host.look_at_all()
-
-    def _is_long_away(self, node: str) -> bool:
-        now = self._clock.monotonic()
-        since = self._away.setdefault(node, now)
-        return now - since >= self._settings.unreachable_after_seconds
+    def _is_in_hand(self, vm: str) -> bool:
+        """Whether anything is being done with it: what was seen of it is then old."""
+        return any(key.partition("/")[2] == vm for key in self._deeds)
 
     async def news(self) -> None:
         """Return when something has happened, or when it is time to look anyway."""
@@ -175,12 +149,9 @@ class LibvirtDriver:
 
     async def labels(self) -> tuple[tuple[Found, Label], ...]:
         """Every labeled domain with its label; nothing is shown to the nodes."""
-        places: dict[str, tuple[str, Sight]] = {}
-        for name, host in self._hosts.items():
-            for sight in await host.look_at_all():
-                _add(places, name, sight)
+        everything = await self._surveyor.everything()
         return tuple(
-            (Found(vm, node, sight.power), sight.label) for vm, (node, sight) in places.items()
+            (Found(vm, node, sight.power), sight.label) for vm, (node, sight) in everything.items()
         )
 
     def _heard(self, happening: Happening) -> None:
@@ -188,15 +159,8 @@ class LibvirtDriver:
             log.info("%s on %s has rebooted", happening.domain, happening.node)
         if happening.what == DEFINED:
             self._definitions.outdated(happening.domain)
+            self._hosts[happening.node].forget_label(happening.domain)
         self._news.set()
-
-    def _resume_forgotten(self, sight: Sight, epoch: int) -> None:
-        """One that somebody has paused who is gone, and that nobody asks for: carried on."""
-        for record in sight.records:
-            left = sight.paused and record.phase in pauses.PAUSING
-            if left and record.key not in self._deeds:
-                log.warning("%s was paused by a control plane that is gone", sight.vm)
-                _ = self._begin(record.key, self._carry_on(record._replace(epoch=epoch)))
 
     # ---- Impacts ----
 
@@ -210,46 +174,88 @@ class LibvirtDriver:
         """What ended is written on its domain; what was given up may be carried on."""
         if self._deeds.get(key) is deed:
             del self._deeds[key]
-            self._freezes.discard(key)
+            self._footings.pop(key, None)
         if not deed.cancelled() and deed.exception() is not None:
             log.info("%s was given up here: %s", key, deed.exception())
 
+    async def _give_up(self, deeds: Mapping[str, "asyncio.Task[Report]"], seconds: float) -> None:
+        """Let these come to their ends, for so long; who is frozen is let go of at once."""
+        for key, deed in deeds.items():
+            if key in self._footings and self._footings[key].record.kind is ImpactKind.FREEZE:
+                deed.cancel()
+        if deeds:
+            await asyncio.wait(deeds.values(), timeout=seconds)
+        for deed in deeds.values():
+            deed.cancel()
+        await asyncio.gather(*deeds.values(), return_exceptions=True)
+
+    async def _supersede(self, order: Order) -> None:
+        """Have what was begun with this VM before do nothing more: the law has let go of it."""
+        older = {}
+        for key, deed in self._deeds.items():
+            if key == order.key:
+                break
+            if key.partition("/")[2] == order.vm:
+                older[key] = deed
+                log.warning("%s is given up: %s was begun after it", key, order.key)
+        seconds = LAST_SECONDS
+        for key in older.keys() & self._footings.keys():
+            self._footings[key].superseded_by = order.key
+            if self._footings[key].record.kind is ImpactKind.MIGRATE:
+                # It is called off, which takes until it is known where the VM is.
+                seconds = LAST_SECONDS + CALLING_OFF_SECONDS
+        await self._give_up(older, seconds)
+
     async def _impact(self, order: Order, epoch: int) -> Report:
-        await self._meet(epoch, order.node)
-        failed = order.node if order.node_failed else None
+        home = _home(order)
+        await self._meet(epoch, home)
         try:
-            record = await self._record(order.key, failed, order.node)
-            places, lost = await look_for(order.vm, self._hosts, needed=(order.node,))
+            record = await self._record(order.key, order.failed_nodes, order)
+            if record is None:
+                await self._supersede(order)
+            places, lost = await look_for(order.vm, self._hosts, needed=(home,))
         except Trouble as error:
             return Report(Outcome.FAILED, str(error))
         if record is None:
-            _must_be_certain(places, lost, failed, order.node)
-            record = self._record_of(order, epoch)
+            _must_be_certain(places, lost, order.failed_nodes, order)
+            record = self._record_of(order, epoch, places)
             if not places and order.kind is ImpactKind.DELETE:
                 return Report(Outcome.DONE, f"there is no domain of {order.vm} any more")
-            if not places and not await self._noted_elsewhere(record, failed):
+            if not places and not (order.node_failed and await self._noted_elsewhere(record)):
                 lacking = ", and nobody keeps its definition" if order.node_failed else ""
                 return Report(Outcome.FAILED, f"there is no domain of {order.vm}{lacking}")
-            for name, sight in places.items():
-                await self._hosts[name].write(sight, record)
+            await self._write_first(record, places)
             # Again, now that it is written: a later control plane has either seen it, or is seen.
-            await self._meet(epoch, order.node)
+            await self._meet(epoch, home)
         if record.ended:
             return record.report
-        return await self._carry_on(record._replace(epoch=epoch))
+        return await self._carry_on(record, epoch)
 
-    async def _noted_elsewhere(self, record: Record, failed: str | None) -> bool:
+    async def _write_first(self, record: Record, places: Mapping[str, Sight]) -> None:
+        """Leave its key on the VM; Unavailable where that is refused, as nothing was begun."""
+        on = self._footing(record)
+        try:
+            for name, sight in places.items():
+                await on.again(partial(self._hosts[name].write, sight, record))
+        except Trouble as error:
+            raise Unavailable(f"{record.key} cannot be begun: {error}") from error
+
+    def _footing(self, record: Record) -> Footing:
+        return Footing(record, self._hosts, self._settings, self._clock, self._definitions.find)
+
+    async def _noted_elsewhere(self, record: Record) -> bool:
         """Whether the VM of a node that failed can be had elsewhere, which is written there now."""
         target = self._hosts.get(record.target)
-        if failed is None or record.kind is not ImpactKind.REDEPLOY or target is None:
+        if record.kind is not ImpactKind.REDEPLOY or target is None:
             return False
         if await self._definitions.find(record.vm) is None:
             return False
         await target.note(record)
         return True
 
-    def _record_of(self, order: Order, epoch: int) -> Record:
+    def _record_of(self, order: Order, epoch: int, places: Mapping[str, Sight]) -> Record:
         now = self._clock.wall()
+        earlier = [one for sight in places.values() for one in sight.records]
         seconds = order.duration_seconds
         if seconds < 0:
             seconds = UNANNOUNCED_FREEZE_SECONDS
@@ -258,18 +264,22 @@ class LibvirtDriver:
             vm=order.vm,
             kind=order.kind,
             epoch=epoch,
-            begun_at=now,
+            begun_at=max([now, *(one.begun_at + records.A_MOMENT for one in earlier)]),
             until=now + timedelta(seconds=seconds),
             limit_at=now + timedelta(seconds=max(0.0, order.limit_seconds)),
             target=order.target or "",
             source="" if order.node_failed else order.node or "",
+            # The one before was given up while it held it.
+            autostart=bool(earlier) and max(earlier, key=lambda one: one.begun_at).autostart,
+            pause_seconds=seconds,
+            limit_seconds=max(0.0, order.limit_seconds),
         )
 
-    async def _carry_on(self, record: Record) -> Report:
-        on = Footing(record, self._hosts, self._settings, self._clock, self._definitions.find)
+    async def _carry_on(self, record: Record, epoch: int) -> Report:
+        record = records.carried_on(record, epoch, self._clock.wall())
+        on = self._footings[record.key] = self._footing(record)
         if record.kind is not ImpactKind.FREEZE:
             return await carry_out(on)
-        self._freezes.add(record.key)
         try:
             return await carry_out(on)
         except asyncio.CancelledError:
@@ -294,14 +304,15 @@ class LibvirtDriver:
             raise Unavailable(str(errors[0])) from errors[0]
 
     async def _record(
-        self, key: str, failed: str | None = None, home: str | None = None
+        self, key: str, failed: frozenset[str], order: Order | None = None
     ) -> Record | None:
         """What is written of this key, as far as it has come; None: it was not begun."""
+        home = _home(order)
         found, lost = await look_for(key.partition("/")[2], self._hosts, needed=(home,))
         written = [one for sight in found.values() for one in sight.records if one.key == key]
         written = written or await self._noted(key, home)
         if not written:
-            _must_be_certain(found, lost, failed, home)
+            _must_be_certain(found, lost, failed, order)
             return None
         record = next((one for one in written if one.ended), written[-1])
         if not found and record.kind is ImpactKind.DELETE:
@@ -327,28 +338,26 @@ class LibvirtDriver:
             raise Unavailable("The libvirt driver is closed.")
 
 
+def _home(order: Order | None) -> str | None:
+    """The node that has to be waited for; of one that has failed no answer is."""
+    return None if order is None or order.node_failed else order.node
+
+
 def _must_be_certain(
-    found: Mapping[str, Sight], lost: Lost, failed: str | None, home: str | None
+    found: Mapping[str, Sight], lost: Lost, failed: frozenset[str], order: Order | None
 ) -> None:
-    """Unavailable where the VM may be on a node that cannot be asked, and that has not failed."""
-    if home in found or any(sight.active for sight in found.values()):
+    """Unavailable where the VM may be on a node that cannot be asked, and that has not failed.
+
+    It is nowhere else where its own node has it: the one that the law names, or, of a VM that the
+    law has nowhere, the one where it has given up its place since it is off. A domain of it that is
+    off elsewhere may be no more than what is left of it.
+    """
+    if order is not None and order.node is None:
+        at_home = any(sight.given_up for sight in found.values())
+    else:
+        at_home = order is not None and order.node in found
+    if at_home or any(sight.active for sight in found.values()):
         return
     for name, error in lost.items():
-        if name != failed:
+        if name not in failed:
             raise error
-
-
-def _add(places: dict[str, tuple[str, Sight]], node: str, sight: Sight) -> None:
-    """On two nodes during a move, a VM is where it runs."""
-    other, before = places.get(sight.vm, ("", None))
-    if before is not None and before.running and sight.running:
-        log.error("%s runs on %s and on %s: stop one of them by hand", sight.vm, other, node)
-    if sight.vm not in places or sight.active:
-        places[sight.vm] = (node, sight)
-
-
-def _found(places: dict[str, tuple[str, Sight]]) -> tuple[Found, ...]:
-    return tuple(
-        Found(vm, None if sight.given_up and not sight.active else node, sight.power)
-        for vm, (node, sight) in sorted(places.items())
-    )

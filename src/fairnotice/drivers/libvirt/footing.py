@@ -1,5 +1,6 @@
 """What the steps of an impact stand on: where the VM is, and what is written of the impact."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
@@ -9,9 +10,16 @@ from typing import Any
 from fairnotice.clock import Clock
 from fairnotice.drivers.libvirt.definitions import Definition
 from fairnotice.drivers.libvirt.host import Host, Sight
-from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.line import Trouble, heard
 from fairnotice.drivers.libvirt.looking import look_for
-from fairnotice.drivers.libvirt.records import MOVING, RETURNING, Record
+from fairnotice.drivers.libvirt.records import (
+    ENDED,
+    MOVING,
+    RETURNING,
+    STAYING,
+    Record,
+    records_in,
+)
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
 from fairnotice.words import ImpactKind, Outcome
 
@@ -20,12 +28,23 @@ log = logging.getLogger(__name__)
 LOOK_AGAIN_SECONDS = 0.1
 # libvirt may refuse what it does a moment later: another one holds the lock of the domain.
 TRY_AGAIN_SECONDS = (0.1, 0.3, 1.0, 3.0)
+# So long after its limit an impact may still go on: two clocks are never quite alike.
+LATE_SECONDS = 10.0
+# Phases that only undo: nobody is left off because they are late.
+UNDOING = (STAYING, RETURNING, ENDED)
+
+# After these, done, a VM is on the impact's target.
+MOVING_KINDS = (ImpactKind.REDEPLOY, ImpactKind.MIGRATE, ImpactKind.START)
 
 Call = Callable[[Any], Any]
 
 
 class Failed(Exception):
     """The impact has failed, and why."""
+
+
+class Superseded(Exception):
+    """The law has let go of this impact: a later one decides what becomes of the VM."""
 
 
 class Footing:
@@ -45,6 +64,11 @@ class Footing:
         self.clock = clock
         # How a VM was defined when its node could last be asked.
         self.kept = kept
+        # The key of a later impact on the same VM, where this process has begun one.
+        self.superseded_by = ""
+        left = (record.limit_at - clock.wall()).total_seconds()
+        self._over_at = clock.monotonic() + left + LATE_SECONDS
+        self._in_flight: asyncio.Future[Any] | None = None
 
     # ---- Where the VM is ----
 
@@ -55,7 +79,8 @@ class Footing:
         passed over if it was found, or if its node has failed.
         """
         record = self.record
-        needed = {record.target if record.outcome is Outcome.DONE else record.source}
+        moved = record.outcome is Outcome.DONE and record.kind in MOVING_KINDS
+        needed = {record.target if moved else record.source}
         if record.kind is ImpactKind.MIGRATE or record.phase in (MOVING, RETURNING):
             needed.add(record.target)
         found, lost = await look_for(record.vm, self.hosts, needed, needed)
@@ -68,12 +93,17 @@ class Footing:
                 raise error
         return found
 
+    async def everywhere(self) -> dict[str, Sight]:
+        """Where the VM has a domain, or what is left of one, as far as that can be told now."""
+        found, _ = await look_for(self.record.vm, self.hosts)
+        return found
+
     async def place(self) -> tuple[Host, Sight]:
-        """Where the VM is: where it runs, if it does."""
+        """Where the VM is: where it runs, if it does, or where it was put last."""
         places = await self.places()
         if not places:
             raise Failed(f"no node has a domain of {self.record.vm}")
-        name = next((name for name, sight in places.items() if sight.active), next(iter(places)))
+        name = latest(places)
         return self.hosts[name], places[name]
 
     async def is_off(self, host: Host) -> bool:
@@ -91,9 +121,43 @@ class Footing:
             await self.again(partial(self.hosts[name].write, sight, self.record, kept))
 
     async def call(self, host: Host, sight: Sight, call: Call) -> None:
-        """Do something to a machine, unless another control plane leads by now."""
+        """Do something to a machine, unless it is another's by now.
+
+        LeadLost where another control plane leads, Superseded where a later impact was begun, and
+        Failed where the law has given this one up by its limit. Whoever stops to wait for it does
+        not stop it: see `landed`.
+        """
         await host.meet(self.record.epoch)
-        await host.on(sight.domain, call)
+
+        def do(domain: Any) -> None:  # noqa: ANN401 - libvirt has no types
+            self.must_be_latest(records_in(domain.XMLDesc(0)))
+            call(domain)
+
+        self._must_be_in_time(call)
+        self._in_flight = asyncio.ensure_future(host.on(sight.domain, do))
+        self._in_flight.add_done_callback(heard)
+        await asyncio.shield(self._in_flight)
+
+    async def landed(self) -> None:
+        """Wait for the last call that was made, however it ends."""
+        if self._in_flight is not None:
+            await asyncio.wait({self._in_flight})
+
+    def must_be_latest(self, others: list[Record]) -> None:
+        """Superseded where one of these, or one that this process has begun, came later."""
+        later = self.superseded_by
+        for one in others:
+            if one.key != self.record.key and one.begun_at > self.record.begun_at:
+                later = one.key
+        if later:
+            raise Superseded(f"{later} was begun after it")
+
+    def _must_be_in_time(self, call: Call) -> None:
+        late = self.clock.monotonic() > self._over_at
+        # Who was asked to end so that it boots is not left off either.
+        boots = call is _create and self.record.kind is ImpactKind.REBOOT
+        if late and not boots and self.record.phase not in UNDOING:
+            raise Failed(f"it was not over in time, by {self.record.limit_at.isoformat()}")
 
     async def insist(self, host: Host, sight: Sight, call: Call) -> None:
         """The same, and again where it is refused."""
@@ -121,7 +185,16 @@ class Footing:
     # ---- Time ----
 
     async def wait(self, until: datetime, is_so: Callable[[], Awaitable[bool]]) -> bool:
-        """Look again and again whether it is so, until that instant."""
+        """Look again and again whether it is so, until that instant; Superseded as in `call`."""
+
+        async def is_so_or_superseded() -> bool:
+            self.must_be_latest([])
+            return await is_so()
+
+        return await self.look_until(until, is_so_or_superseded)
+
+    async def look_until(self, until: datetime, is_so: Callable[[], Awaitable[bool]]) -> bool:
+        """Look again and again whether it is so, until that instant, whatever happens."""
         while True:
             if await is_so():
                 return True
@@ -135,6 +208,11 @@ class Footing:
         now = self.clock.wall()
         left = (self.record.limit_at - now).total_seconds()
         return now + timedelta(seconds=max(0.0, min(seconds, left / 2)))
+
+
+def latest(places: Mapping[str, Sight]) -> str:
+    """The node where the VM is: where it runs, or else where it was put last."""
+    return max(places, key=lambda name: (places[name].active, places[name].moved.at))
 
 
 def must_run(sight: Sight) -> None:

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 # One reboot of a guest raises up to three events, as its firmware resets once more.
 SAME_WITHIN_SECONDS = 5.0
+TRY_AGAIN_SECONDS = 1.0
 _LIFE = {
     libvirt.VIR_DOMAIN_EVENT_DEFINED: "defined",
     libvirt.VIR_DOMAIN_EVENT_UNDEFINED: "undefined",
@@ -51,9 +52,18 @@ def begin_events() -> None:
 
     def turn() -> None:
         while True:
-            libvirt.virEventRunDefaultImpl()
+            deliver()
 
     threading.Thread(target=turn, name="libvirt-events", daemon=True).start()
+
+
+def deliver() -> None:
+    """Whatever there is to be delivered; what fails is said, and tried again a while later."""
+    try:
+        libvirt.virEventRunDefaultImpl()
+    except libvirt.libvirtError as error:
+        log.error("libvirt's events cannot be delivered: %s", error)  # noqa: TRY400 - nobody's bug
+        threading.Event().wait(TRY_AGAIN_SECONDS)
 
 
 class Happenings:
@@ -69,8 +79,8 @@ class Happenings:
         node: str,
         connection: Any,  # noqa: ANN401 - libvirt has no types
         loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        """Be told of what happens on this node for as long as the connection lives."""
+    ) -> list[int]:
+        """Be told of what happens on this node until these callbacks are taken back."""
 
         def tell(domain: Any, what: str) -> None:  # noqa: ANN401
             if not loop.is_closed():
@@ -82,11 +92,13 @@ class Happenings:
         def reboot(_: object, domain: Any, *__: object) -> None:  # noqa: ANN401
             tell(domain, REBOOTED)
 
-        for kind, callback in (
-            (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, life),
-            (libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, reboot),
-        ):
+        return [
             connection.domainEventRegisterAny(None, kind, callback, None)
+            for kind, callback in (
+                (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, life),
+                (libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, reboot),
+            )
+        ]
 
     def heard(self, happening: Happening) -> None:
         """One event; a repeat within seconds is the same one."""

@@ -18,7 +18,7 @@ from fairnotice.drivers.libvirt import disks, labels, records
 from fairnotice.drivers.libvirt.happenings import Happenings
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.line import Connection, Line
-from fairnotice.drivers.libvirt.records import Record
+from fairnotice.drivers.libvirt.records import Moved, Record
 from fairnotice.drivers.libvirt.settings import NodeAddress
 from fairnotice.errors import LeadLost, UsageError
 from fairnotice.words import Power
@@ -34,6 +34,7 @@ _BOOK_XML = """<domain type="{kind}"><name>{name}</name>
 
 Answer = TypeVar("Answer")
 Domain = Any
+Known = dict[str, tuple[str, str]]
 
 
 class Sight(NamedTuple):
@@ -72,6 +73,11 @@ class Sight(NamedTuple):
         return f'"{records.mark_uri(key)}"' in self.xml
 
     @property
+    def moved(self) -> Moved:
+        """Since when it is how the VM is."""
+        return records.moved_in(self.xml)
+
+    @property
     def records(self) -> list[Record]:
         """What impacts have left on it."""
         return records.records_in(self.xml)
@@ -92,6 +98,8 @@ class Host:
         self.address = address
         # The domains whose labels could not be read at the last look.
         self.unreadable: list[str] = []
+        # What each domain was called, and which VM it was, when it was read last; by its UUID.
+        self._known: Known = {}
         self._line = Line(name, address.uri, clock, happenings, open_connection)
 
     async def ask(self, call: Callable[[Connection], Answer]) -> Answer:
@@ -118,9 +126,9 @@ class Host:
         """What the ledger has of this key."""
         return await self.ask(lambda connection: _read(_ledger(connection), key))
 
-    async def forget(self, before: datetime) -> None:
-        """Take out of the ledger what began before that."""
-        await self.ask(lambda connection: _forget(_ledger(connection), before))
+    async def forget(self, before: datetime, but: str) -> None:
+        """Take out of the ledger what began before that, but not this key."""
+        await self.ask(lambda connection: _forget(_ledger(connection), before, but))
 
     # ---- Definitions of other nodes' VMs ----
 
@@ -135,22 +143,34 @@ class Host:
     # ---- Domains ----
 
     async def look(self, vm: str) -> Sight | None:
-        """The domain of this VM; None where it has none here."""
-        return await self.ask(lambda connection: _find(connection, vm))
+        """The domain of this VM; None where it has none here.
+
+        A domain that is some other VM, by its label as it was read last, is not read again: among
+        hundreds, that would be hundreds of calls at every step of every impact. Whoever labels
+        a domain anew is heard at the next look at all.
+        """
+        return await self.ask(lambda connection: _find(connection, vm, self._known))
 
     async def look_at_all(self) -> list[Sight]:
         """Every domain that is labeled."""
-        seen, self.unreadable = await self.ask(_look_at_all)
+        known: Known = {}
+        seen, self.unreadable = await self.ask(lambda connection: _look_at_all(connection, known))
+        self._known = known
         return seen
 
+    def forget_label(self, domain: str) -> None:
+        """It was defined anew: it may be another VM by now."""
+        known = dict(self._known)
+        self._known = {uuid: one for uuid, one in known.items() if one[0] != domain}
+
     async def write(self, sight: Sight, record: Record, kept: datetime | None = None) -> None:
-        """Leave this on the domain, running or not; what began before `kept` goes."""
+        """Leave this on the domain, running or not; what else began before `kept` goes."""
 
         def leave(connection: Connection) -> None:
             domain = connection.lookupByName(sight.domain)
             _write(domain, record)
             if kept is not None:
-                _forget(domain, kept)
+                _forget(domain, kept, record.key)
 
         await self.ask(leave)
 
@@ -213,9 +233,9 @@ def _read(domain: Domain, key: str) -> Record | None:
     return next((one for one in records.records_in(domain.XMLDesc(0)) if one.key == key), None)
 
 
-def _forget(domain: Domain, before: datetime) -> None:
+def _forget(domain: Domain, before: datetime, but: str) -> None:
     for record in records.records_in(domain.XMLDesc(0)):
-        if record.begun_at < before:
+        if record.begun_at < before and record.key != but:
             with suppress(libvirt.libvirtError):
                 _set(domain, None, records.impact_uri(record.key))
 
@@ -244,6 +264,11 @@ def mark(domain: Domain, key: str) -> None:
     )
 
 
+def mark_moved(domain: Domain, moved: Moved) -> None:
+    """Say of a domain since when it is how its VM is."""
+    _set(domain, records.written_moved(moved), records.MOVED)
+
+
 def give_up_place(domain: Domain, *, given_up: bool) -> None:
     """Say of a domain whether its place on the node is free for others."""
     if not given_up and f'"{records.PLACE}"' not in domain.XMLDesc(0):
@@ -251,41 +276,46 @@ def give_up_place(domain: Domain, *, given_up: bool) -> None:
     _set(domain, "<place given_up='yes'/>" if given_up else None, records.PLACE)
 
 
-def _find(connection: Connection, vm: str) -> Sight | None:
-    found = None
-    try:
-        with suppress(UsageError):
-            found = _sight(connection.lookupByName(vm))
-    except libvirt.libvirtError as error:
-        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
-            raise
-    if found is not None and found.vm == vm:
-        return found
-    claimants = [one for one in _look_at_all(connection)[0] if one.vm == vm]
+def _find(connection: Connection, vm: str, known: Known) -> Sight | None:
+    """The one domain of this VM; only those are read that may be it."""
+    claimants = []
+    for domain in connection.listAllDomains(0):
+        if known.get(domain.UUIDString(), ("", vm))[1] == vm:
+            sight, _ = _read_label(domain, known)
+            if sight is not None and sight.vm == vm:
+                claimants.append(sight)
     if len(claimants) > 1:
         said = " and ".join(one.domain for one in claimants)
         raise libvirt.libvirtError(f"{said} both say that they are {vm}: label one of them anew")
     return claimants[0] if claimants else None
 
 
-def _look_at_all(connection: Connection) -> tuple[list[Sight], list[str]]:
+def _look_at_all(connection: Connection, known: Known) -> tuple[list[Sight], list[str]]:
     """Every labeled domain, and the names of those whose label cannot be read."""
     seen, unreadable = [], []
     for domain in connection.listAllDomains(0):
-        try:
-            sight = _sight(domain)
-        except UsageError as error:
-            log.warning("the label of domain %s is passed over: %s", domain.name(), error)
-            unreadable.append(domain.name())
-            continue
-        except libvirt.libvirtError as error:
-            # It went away while we looked.
-            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
-                raise
-            continue
+        sight, readable = _read_label(domain, known)
         if sight is not None:
             seen.append(sight)
+        elif not readable:
+            unreadable.append(domain.name())
     return seen, unreadable
+
+
+def _read_label(domain: Domain, known: Known) -> tuple[Sight | None, bool]:
+    """The domain as it is, unless it has no label; and whether that could be read."""
+    sight, readable = None, True
+    try:
+        sight = _sight(domain)
+    except UsageError as error:
+        log.warning("the label of domain %s is passed over: %s", domain.name(), error)
+        readable = False
+    except libvirt.libvirtError as error:
+        # It went away while we looked.
+        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+            raise
+    known[domain.UUIDString()] = (domain.name(), "" if sight is None else sight.vm)
+    return sight, readable
 
 
 def _sight(domain: Domain) -> Sight | None:

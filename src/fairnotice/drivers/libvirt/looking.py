@@ -47,15 +47,19 @@ async def look_for(
 
 
 async def in_time(
-    host: Host, asking: Awaitable[Answer], needed: Iterable[str | None] = ()
+    host: Host,
+    asking: Awaitable[Answer],
+    needed: Iterable[str | None] = (),
+    seconds: float | None = None,
 ) -> Answer:
     """What a node answers; Unavailable where it is slow, and not needed."""
     if host.name in needed:
         return await asking
+    limit = SLOW_SECONDS if seconds is None else seconds
     try:
-        return await asyncio.wait_for(asking, SLOW_SECONDS)
+        return await asyncio.wait_for(asking, limit)
     except TimeoutError:
-        raise Unavailable(f"{host.name} has not answered in {SLOW_SECONDS:g} s.") from None
+        raise Unavailable(f"{host.name} has not answered in {limit:g} s.") from None
 
 
 def _must_be_one(vm: str, found: Mapping[str, Sight]) -> None:

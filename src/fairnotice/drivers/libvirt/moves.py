@@ -4,9 +4,11 @@ A redeploy that cannot be finished has a way back: its VM is defined on the sour
 the target, and if it does not run there, it is started where it was.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -14,15 +16,25 @@ import libvirt
 
 from fairnotice.drivers.libvirt import definitions, disks, records
 from fairnotice.drivers.libvirt.definitions import Definition
-from fairnotice.drivers.libvirt.footing import Failed, Footing, must_be_defined, must_run
-from fairnotice.drivers.libvirt.host import Host, Sight, give_up_place
-from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.footing import (
+    Failed,
+    Footing,
+    Superseded,
+    latest,
+    must_be_defined,
+    must_run,
+)
+from fairnotice.drivers.libvirt.host import Host, Sight, give_up_place, mark_moved
+from fairnotice.drivers.libvirt.line import Trouble, heard
 from fairnotice.drivers.libvirt.powering import shut_down, undefine
+from fairnotice.drivers.libvirt.records import A_MOMENT, Moved
 from fairnotice.errors import Unavailable
 from fairnotice.words import ImpactKind
 
 log = logging.getLogger(__name__)
 
+# So long a migration is called off again and again.
+CALLING_OFF_SECONDS = 10.0
 _KIB = 1024
 
 
@@ -34,23 +46,69 @@ async def migrate(on: Footing) -> None:
     target = _target(on)
     places = await on.places()
     source = next((name for name in places if name != target.name), None)
-    if source is not None and not await _arrived(on):
+    if source is None:
+        await on.wait(on.record.limit_at, partial(_arrived, on))
+    elif not await _arrived(on):
         sight = places[source]
         must_run(sight)
         if sight.paused:
             raise Failed(f"{sight.domain} is paused")
-        try:
-            await _hand_over(on, on.hosts[source], sight, target)
-        except Trouble as error:
-            # It may be under way already, for whoever was here before us.
-            log.info("%s: %s", on.record.key, error)
-            if not await _under_way(on, source):
-                raise
-    if not await on.wait(on.record.limit_at, partial(_arrived, on)):
-        if source is not None:
-            with suppress(Trouble):
-                await on.hosts[source].on(places[source].domain, lambda domain: domain.abortJob())
+        await _hold_autostart(on)
+        await _take_over(on, on.hosts[source], sight, target)
+    if not await _arrived(on):
         raise Failed(f"{on.record.vm} did not arrive on {target.name}")
+    there = (await on.places())[target.name]
+    if there.moved.by != on.record.key:
+        moved = await _moved(on, there.moved)
+        await on.insist(target, there, partial(mark_moved, moved=moved))
+    await _only_there(on, target)
+
+
+async def _take_over(on: Footing, source: Host, sight: Sight, target: Host) -> None:
+    """Have it moved until the limit passes; then, or for a later impact, call that off.
+
+    The law takes it to be where it was from then on, so it must not arrive later.
+    """
+    moving = asyncio.ensure_future(_hand_over(on, source, sight, target))
+    moving.add_done_callback(heard)
+
+    async def is_over() -> bool:
+        if not moving.done():
+            return False
+        error = moving.exception()
+        if error is not None:
+            log.info("%s: %s", on.record.key, error)
+            # It may be under way already, for whoever was here before us.
+            if not isinstance(error, Trouble) or not await _is_under_way(on, source):
+                raise error
+        return await _arrived(on)
+
+    try:
+        if not await on.wait(on.record.limit_at, is_over):
+            await _call_off(on, source, sight, moving)
+    except Superseded:
+        await _call_off(on, source, sight, moving)
+        raise
+    finally:
+        moving.cancel()
+
+
+async def _call_off(
+    on: Footing, source: Host, sight: Sight, moving: "asyncio.Future[None]"
+) -> None:
+    """Have it stay; or go, where it is too late for that."""
+
+    async def is_over() -> bool:
+        with suppress(Trouble):
+            await source.on(sight.domain, lambda domain: domain.abortJob())
+        if await _arrived(on):
+            return True
+        # In its last phase there is no job any more, and nothing has arrived yet.
+        return moving.done() and not await _is_under_way(on, source)
+
+    until = on.clock.wall() + timedelta(seconds=CALLING_OFF_SECONDS)
+    if not await on.look_until(until, is_over):
+        raise Failed(f"the migration of {on.record.vm} could not be called off: it may yet arrive")
 
 
 async def _hand_over(on: Footing, host: Host, sight: Sight, target: Host) -> None:
@@ -68,12 +126,12 @@ async def _hand_over(on: Footing, host: Host, sight: Sight, target: Host) -> Non
     await on.call(host, sight, lambda domain: domain.migrateToURI3(uri, parameters, flags))
 
 
-async def _under_way(on: Footing, source: str) -> bool:
-    sight = await on.hosts[source].look(on.record.vm)
+async def _is_under_way(on: Footing, source: Host) -> bool:
+    sight = await source.look(on.record.vm)
     if sight is None or not sight.active:
         return True
     try:
-        kind = (await on.hosts[source].on(sight.domain, lambda domain: domain.jobInfo()))[0]
+        kind = (await source.on(sight.domain, lambda domain: domain.jobInfo()))[0]
     except Trouble:
         # It has left just now.
         return True
@@ -98,8 +156,20 @@ async def redeploy(on: Footing) -> None:
         await _take_remains_away(on)
         await _must_have_room(on)
         await _hold_autostart(on)
-        await shut_down(on)
-        await on.write(phase=records.MOVING)
+        await on.write(phase=records.LEAVING)
+    if on.record.phase == records.LEAVING:
+        try:
+            await shut_down(on)
+            # A while has passed, and whoever carries this on has not looked yet.
+            await _must_have_room(on)
+            await on.write(phase=records.MOVING)
+        except (Trouble, Failed) as error:
+            # Nothing of it is there yet, whatever the target would say.
+            with suppress(Trouble):
+                await on.write(phase=records.STAYING, reason=str(error))
+    if on.record.phase == records.STAYING:
+        await _start_again(on)
+        raise Failed(on.record.reason)
     await _settle(on)
 
 
@@ -141,7 +211,7 @@ async def _must_have_room(on: Footing) -> None:
         raise Failed(
             f"{target.name} has no room: {free // _KIB} MiB are free, {needed // _KIB} needed"
         )
-    if there is None:
+    if _is_outdated(there, definition):
         await _disks(target, definition, disks.must_be_possible)
 
 
@@ -168,13 +238,13 @@ async def _take_remains_away(on: Footing) -> None:
 async def _hold_autostart(on: Footing) -> None:
     """Nobody but us starts it from now on; whether its node did is written first."""
     places = await on.places()
-    ours = [(on.hosts[name], sight) for name, sight in places.items()]
-    if not on.record.autostart:
-        asked = [await host.on(one.domain, lambda domain: domain.autostart()) for host, one in ours]
-        await on.write(autostart=any(asked))
+    if places and not on.record.autostart:
+        name = latest(places)
+        asked = await on.hosts[name].on(places[name].domain, lambda domain: domain.autostart())
+        await on.write(autostart=bool(asked))
     if on.record.autostart:
-        for host, sight in ours:
-            await on.insist(host, sight, lambda domain: domain.setAutostart(0))
+        for name, sight in places.items():
+            await on.insist(on.hosts[name], sight, lambda domain: domain.setAutostart(0))
 
 
 async def _settle(on: Footing) -> None:
@@ -183,18 +253,25 @@ async def _settle(on: Footing) -> None:
         try:
             await _put(on)
         except (Trouble, Failed) as error:
-            if not [name for name in await on.places() if name != on.record.target]:
+            places = await on.places()
+            there = places.pop(on.record.target, None)
+            ours = there is None or there.moved.by == on.record.key
+            if not places or not (ours or on.record.kind is ImpactKind.REDEPLOY):
+                # Nothing is left to go back to, or nothing has moved.
                 raise
             await on.write(phase=records.RETURNING, reason=str(error))
     if on.record.phase == records.RETURNING:
         await _go_back(on)
-    target = _target(on)
-    for name, sight in (await on.places()).items():
+    await _only_there(on, _target(on))
+
+
+async def _only_there(on: Footing, target: Host) -> None:
+    """It runs there: what others have of it is how it was before."""
+    for name, sight in (await on.everywhere()).items():
         if name != target.name:
             if sight.active:
                 raise Failed(f"{sight.domain} runs on {name} as well as on {target.name}")
             await undefine(on, on.hosts[name], sight)
-    await _give_autostart_back(on, target)
 
 
 async def _put(on: Footing) -> None:
@@ -204,11 +281,16 @@ async def _put(on: Footing) -> None:
     for name, sight in places.items():
         if sight.active and name != target.name:
             raise Failed(f"{sight.domain} was started on {name} meanwhile")
-    if target.name not in places:
-        definition = await _definition(on)
+    there = places.get(target.name)
+    definition = await _definition(on)
+    if _is_outdated(there, definition):
+        if there is not None:
+            # With all that libvirt keeps beside it: a saved state would be how it was, too.
+            await undefine(on, target, there)
         await target.meet(on.record.epoch)
         await _disks(target, definition, disks.make_empty)
-        xml = definitions.with_record(definition.xml, on.record)
+        moved = await _moved(on, records.moved_in(definition.xml))
+        xml = definitions.with_record(definition.xml, on.record, moved)
         await on.again(lambda: target.ask(lambda c: c.defineXML(xml)))
     there = await target.look(on.record.vm)
     if there is None:
@@ -226,26 +308,57 @@ async def _go_back(on: Footing) -> None:
         return
     if there is not None:
         await undefine(on, target, there)
-    for name, sight in (await on.places()).items():
-        await _give_autostart_back(on, on.hosts[name])
-        if on.record.kind is ImpactKind.REDEPLOY:
-            await on.start(on.hosts[name], sight)
+    if on.record.kind is ImpactKind.REDEPLOY:
+        await _start_again(on)
     raise Failed(on.record.reason)
 
 
-async def _give_autostart_back(on: Footing, host: Host) -> None:
-    sight = await host.look(on.record.vm)
-    if on.record.autostart and sight is not None:
-        with suppress(Trouble):
-            await on.insist(host, sight, lambda domain: domain.setAutostart(1))
+async def _start_again(on: Footing) -> None:
+    """Where it ran before."""
+    places = await on.places()
+    places.pop(on.record.target, None)
+    if places:
+        name = latest(places)
+        await on.start(on.hosts[name], places[name])
+
+
+async def give_autostart_back(on: Footing) -> None:
+    """Where the VM is now; however this has ended."""
+    # A VM that is deleted is nowhere, and whoever is away need not say so.
+    places = await on.places() if on.record.autostart else {}
+    if places:
+        name = latest(places)
+        try:
+            await on.insist(on.hosts[name], places[name], lambda domain: domain.setAutostart(1))
+        except Trouble as error:
+            log.warning("%s is not started with %s any more: %s", on.record.vm, name, error)
+        else:
+            on.record = on.record._replace(autostart=False)
+
+
+def _is_outdated(there: Sight | None, definition: Definition) -> bool:
+    """Whether the target does not have the VM as it is now."""
+    if there is None:
+        return True
+    return not there.active and there.moved.at < records.moved_in(definition.xml).at
+
+
+async def _moved(on: Footing, before: Moved) -> Moved:
+    """A mark that is later than every other on the VM, whatever the clocks say."""
+    known = [before.at, *(sight.moved.at for sight in (await on.places()).values())]
+    return Moved(max(on.clock.wall(), max(known) + A_MOMENT), on.record.key)
 
 
 async def _definition(on: Footing) -> Definition:
-    """The domain as it is defined where it was; as it was last seen, if its node is gone."""
+    """The VM as it was put somewhere last; as it was last seen, if its node is gone."""
     places = await on.places()
-    for name in sorted(places, key=lambda name: name == on.record.target):
-        return await definitions.taken(on.hosts[name], places[name].domain)
-    kept = await on.kept(on.record.vm)
+    # Of two that are as late, the one where it was.
+    where = dict(sorted(places.items(), key=lambda place: place[0] == on.record.target))
+    kept = None if where and on.record.source else await on.kept(on.record.vm)
+    if where:
+        name = latest(where)
+        if kept is None or records.moved_in(kept.xml).at <= where[name].moved.at:
+            return await definitions.taken(on.hosts[name], where[name].domain)
     if kept is None:
         raise Failed(
             f"no node that can be reached has a domain of {on.record.vm}, or its definition"

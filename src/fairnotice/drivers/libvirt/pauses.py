@@ -5,9 +5,16 @@ Once a VM is paused, whatever libvirt refuses, it is resumed: nothing is called 
 
 import logging
 from contextlib import suppress
+from datetime import timedelta
 
 from fairnotice.drivers.libvirt import records
-from fairnotice.drivers.libvirt.footing import LOOK_AGAIN_SECONDS, Failed, Footing, must_run
+from fairnotice.drivers.libvirt.footing import (
+    LOOK_AGAIN_SECONDS,
+    Failed,
+    Footing,
+    Superseded,
+    must_run,
+)
 from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.line import Trouble
 
@@ -24,27 +31,31 @@ async def freeze(on: Footing) -> None:
     must_run(sight)
     if on.record.phase == records.BEGUN and sight.paused:
         raise Failed(f"{sight.domain} is paused already, and not by us")
+    if _is_anothers(on, sight):
+        raise Superseded("a later impact pauses it")
     if not sight.paused:
         if on.record.phase == records.FROZEN:
             return
         # Begun late, it is held for as long as was announced even so.
-        length = on.record.until - on.record.begun_at
-        until = on.clock.wall() + length
-        await on.write(phase=records.FREEZING, until=until, begun_at=until - length)
+        until = on.clock.wall() + timedelta(seconds=on.record.pause_seconds)
+        await on.write(phase=records.FREEZING, until=until)
         await _pause(on, host, sight)
     if on.record.phase != records.FROZEN:
         with suppress(Trouble):
             await on.write(phase=records.FROZEN)
     left = (on.record.until - on.clock.wall()).total_seconds()
     if left > 0:
-        await on.clock.sleep(left)
+        # Whoever wrote when it ends may have had another time.
+        await on.clock.sleep(min(left, on.record.pause_seconds))
     await let_go(on, host)
 
 
 async def thaw(on: Footing) -> None:
-    """We end in the middle of a freeze: its rest is not worth a VM that waits for us."""
+    """We end in the middle of a pause: its rest is not worth a VM that waits for us."""
+    # What was asked for may be done only after we have stopped to wait for it.
+    await on.landed()
     host, sight = await on.place()
-    if sight.paused and on.record.phase in PAUSING:
+    if sight.paused and on.record.phase in PAUSING and not _is_anothers(on, sight):
         with suppress(Trouble):
             await on.write(phase=records.FROZEN)
         await let_go(on, host)
@@ -57,9 +68,13 @@ async def reset(on: Footing) -> None:
         # It has heard after all.
         await on.start(host, sight)
         return
+    if on.record.phase == records.RESETTING and not sight.is_marked(on.record.key):
+        # It had, and was started again.
+        await let_go(on, host)
+        return
     if on.record.phase == records.RESETTING:
-        if not sight.paused:
-            await _pause(on, host, sight)
+        if not sight.paused and not await _pause_or_start(on, host, sight):
+            return
         try:
             await on.insist(host, sight, lambda domain: domain.reset(0))
             await on.write(phase=records.RESET)
@@ -85,6 +100,24 @@ async def let_go(on: Footing, host: Host) -> None:
             log.warning("%s is still paused: %s", sight.domain, error)
             await on.clock.sleep(seconds)
             seconds = min(2 * seconds, LOOK_AGAIN_SECONDS_MAX)
+
+
+async def _pause_or_start(on: Footing, host: Host, sight: Sight) -> bool:
+    """Whether it is paused; one that has ended just now is started instead."""
+    try:
+        await _pause(on, host, sight)
+    except Failed:
+        if not await on.is_off(host):
+            raise
+        await on.start(host, sight)
+        return False
+    return True
+
+
+def _is_anothers(on: Footing, sight: Sight) -> bool:
+    """Whether a later impact may have paused it, which resumes it as well."""
+    later = (one for one in sight.records if one.begun_at > on.record.begun_at)
+    return any(one.phase in PAUSING for one in later)
 
 
 async def _pause(on: Footing, host: Host, sight: Sight) -> None:

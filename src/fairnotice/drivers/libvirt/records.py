@@ -5,7 +5,7 @@ removes one without touching the others, so that two control planes do not overw
 """
 
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
@@ -24,6 +24,8 @@ DEFINITION = "urn:fairnotice:libvirt:definition:"
 MARK = "urn:fairnotice:libvirt:mark:"
 # On a domain whose place on its node was given up.
 PLACE = "urn:fairnotice:libvirt:place:1"
+# On a domain that was put on its node: since when it is how the VM is, and by which impact.
+MOVED = "urn:fairnotice:libvirt:moved:1"
 
 # How far an impact has come. What each means for whoever finds it is in deeds.py.
 BEGUN = "begun"
@@ -32,9 +34,15 @@ FROZEN = "frozen"
 ASKING = "asking"
 RESETTING = "resetting"
 RESET = "reset"
+LEAVING = "leaving"
+STAYING = "staying"
 MOVING = "moving"
 RETURNING = "returning"
 ENDED = "ended"
+
+
+# By so much what comes after another is later, whatever the clocks say.
+A_MOMENT = timedelta(microseconds=1)
 
 
 class Record(NamedTuple):
@@ -44,6 +52,7 @@ class Record(NamedTuple):
     vm: str
     kind: ImpactKind
     epoch: int
+    # Later than that of every earlier impact on the VM, whatever the clocks say.
     begun_at: datetime
     # When a pause ends, and until when a guest is asked politely.
     until: datetime
@@ -54,6 +63,9 @@ class Record(NamedTuple):
     source: str = ""
     # Whether the VM's node starts it with itself; held back while the VM moves.
     autostart: bool = False
+    # How long a pause was announced to take, and how long the law has patience.
+    pause_seconds: float = 0.0
+    limit_seconds: float = 600.0
     phase: str = BEGUN
     outcome: Outcome = Outcome.UNDER_WAY
     reason: str = ""
@@ -85,6 +97,9 @@ def written(record: Record) -> str:
         name: value.isoformat() if isinstance(value, datetime) else str(value)
         for name, value in record._asdict().items()
     }
+    # What libvirt says may be what QEMU has said in colours; XML has no such characters.
+    said = fields["reason"].split()
+    fields["reason"] = "".join(one if one.isprintable() else "?" for one in " ".join(said))
     return ET.tostring(ET.Element("impact", fields), encoding="unicode")
 
 
@@ -103,6 +118,8 @@ def read(text: str) -> Record:
             target=fields["target"],
             source=fields.get("source", ""),
             autostart=fields.get("autostart") == str(True),
+            pause_seconds=float(fields.get("pause_seconds", 0)),
+            limit_seconds=float(fields.get("limit_seconds", 0)),
             phase=fields["phase"],
             outcome=Outcome(fields["outcome"]),
             reason=fields["reason"],
@@ -111,9 +128,40 @@ def read(text: str) -> Record:
         raise ValueError(f"an impact without {error}") from error
 
 
+def carried_on(record: Record, epoch: int, now: datetime) -> Record:
+    """The same in the hands of whoever leads now; the law has as much patience with each anew."""
+    if epoch == record.epoch:
+        return record
+    limit_at = max(record.limit_at, now + timedelta(seconds=record.limit_seconds))
+    return record._replace(epoch=epoch, limit_at=limit_at)
+
+
 def instant(text: str) -> datetime:
     """As it was written, in UTC."""
     return datetime.fromisoformat(text).astimezone(UTC)
+
+
+class Moved(NamedTuple):
+    """Since when a domain is its VM; the latest counts, and others are left from before."""
+
+    at: datetime = datetime.min.replace(tzinfo=UTC)
+    by: str = ""
+
+
+def written_moved(moved: Moved) -> str:
+    """The element."""
+    fields = {"at": moved.at.isoformat(), "by": moved.by}
+    return ET.tostring(ET.Element("moved", fields), encoding="unicode")
+
+
+def moved_in(xml: str) -> Moved:
+    """What this domain's XML says of that; one that was never moved is the earliest."""
+    for element in elements(xml, MOVED):
+        try:
+            return Moved(instant(element.attrib["at"]), element.attrib["by"])
+        except (KeyError, ValueError) as error:
+            log.warning("since when a domain is its VM is passed over: %s", error)
+    return Moved()
 
 
 def records_in(xml: str) -> list[Record]:

@@ -71,7 +71,12 @@ class SimulatedDriver:
                 pass
         return deed.report
 
-    async def outcome(self, key: str, epoch: int) -> Report:
+    async def outcome(
+        self,
+        key: str,
+        epoch: int,
+        failed_nodes: frozenset[str] = frozenset(),  # noqa: ARG002 - its nodes always answer
+    ) -> Report:
         """What became of this key."""
         with self._looking(epoch):
             deed = self._room.deeds.get(key)

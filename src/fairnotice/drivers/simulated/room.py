@@ -17,6 +17,9 @@ from fairnotice.drivers.simulated.ledger import Ledger, Line
 from fairnotice.drivers.simulated.machine import PAUSING, Machine, boot_id_after, machine_after
 from fairnotice.words import ImpactKind, Outcome, Power
 
+# What the ledger has of an order: which nodes have failed is another matter in a later life.
+_WRITTEN = frozenset(Order._fields) - {"failed_nodes"}
+
 
 @dataclass(slots=True)
 class Deed:
@@ -62,7 +65,7 @@ class Room:
         known = [] if order.vm in self.machines else [self._born(order)]
         at = self._clock.wall().isoformat()
         length = seconds if math.isfinite(seconds) else None
-        begun = {"begun": order._asdict(), "at": at, "seconds": length, "failure": failure}
+        begun = {"begun": _written(order), "at": at, "seconds": length, "failure": failure}
         self._add(*known, begun)
         return self.deeds[order.key]
 
@@ -121,7 +124,7 @@ class Room:
                 self._read_ended(line)
 
     def _read_begun(self, line: Line) -> None:
-        order = Order(**{**line["begun"], "kind": ImpactKind(line["begun"]["kind"])})
+        order = _read(line["begun"])
         deed = Deed(order, self._ends_at(line), line["failure"])
         self.deeds[order.key] = self._under_way[order.key] = deed
         if math.isfinite(deed.ends_at):
@@ -156,3 +159,14 @@ class Room:
             return None
         kinds = {deed.order.kind for deed in self._under_way.values() if deed.order.vm == vm}
         return machine._replace(paused=not kinds.isdisjoint(PAUSING))
+
+
+def _written(order: Order) -> Line:
+    """As the ledger has it."""
+    return {name: value for name, value in order._asdict().items() if name in _WRITTEN}
+
+
+def _read(fields: Line) -> Order:
+    """The same; what an earlier version has written besides is passed over."""
+    known = {name: value for name, value in fields.items() if name in _WRITTEN}
+    return Order(**{**known, "kind": ImpactKind(fields["kind"])})

@@ -1,0 +1,57 @@
+"""What has been left half done, and is asked for by nobody: whoever looks at the nodes ends it.
+
+The law gives an impact up at its limit, also where its node could not be asked for as long. When
+that answers again, its VM may still be off, or paused, only because we have begun something there.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from fairnotice.drivers.libvirt import records
+from fairnotice.drivers.libvirt.host import Sight
+from fairnotice.drivers.libvirt.pauses import PAUSING
+from fairnotice.drivers.libvirt.records import Record
+
+# In these phases of a reboot or a move it is we who have switched a VM off.
+SWITCHED_OFF = (
+    records.ASKING,
+    records.RESETTING,
+    records.RESET,
+    records.LEAVING,
+    records.STAYING,
+    records.MOVING,
+    records.RETURNING,
+)
+
+
+def forgotten(places: Mapping[str, Sight], since: datetime, *, whole: bool) -> Record | None:
+    """The impact that this VM was left in the middle of; None where there is none.
+
+    One that would have ended before `since` is none: by then somebody else has paused the VM, or
+    switched it off. That it is off is certain only where every node was asked (`whole`).
+    """
+    written = [record for sight in places.values() for record in sight.records]
+    ended = {record.key for record in written if record.ended}
+    recent = [one for one in written if max(one.until, one.limit_at) >= since]
+    left = [one for one in recent if one.key not in ended]
+    if any(sight.active for sight in places.values()):
+        for sight in places.values():
+            for record in sorted(sight.records, key=lambda one: one.begun_at, reverse=True):
+                if record in left and sight.active and _is_left(sight, record):
+                    return record
+        return None
+    # Only the latest decides whether it should run.
+    latest = max((one.begun_at for one in written), default=None)
+    off = [one for one in left if one.begun_at == latest and one.phase in SWITCHED_OFF]
+    return off[-1] if off and whole else None
+
+
+def _is_left(sight: Sight, record: Record) -> bool:
+    """Whether this has paused what runs; or has done all but to write that it has ended.
+
+    Of the latter nothing is missed, but it would be held to have paused what somebody else pauses.
+    """
+    if sight.paused:
+        return record.phase in PAUSING
+    rebooted = record.phase == records.ASKING and not sight.is_marked(record.key)
+    return rebooted or record.phase in (records.FROZEN, records.RESET)

@@ -1,0 +1,119 @@
+"""What there is on all nodes: looked at together, so that none of them holds up the others."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fairnotice.clock import Clock
+from fairnotice.drivers.driver import Found, Survey
+from fairnotice.drivers.libvirt.definitions import Definitions
+from fairnotice.drivers.libvirt.footing import latest
+from fairnotice.drivers.libvirt.host import Host, Sight
+from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.looking import in_time
+from fairnotice.drivers.libvirt.settings import LibvirtSettings
+from fairnotice.errors import LeadLost, Unavailable
+
+log = logging.getLogger(__name__)
+
+# A node with hundreds of domains takes seconds to tell of all of them.
+WHOLE_LOOK_SECONDS = 10.0
+
+
+class Seen(NamedTuple):
+    """A survey, and everything that was seen for it."""
+
+    survey: Survey
+    # Of every VM all its domains, by node.
+    places: Mapping[str, Mapping[str, Sight]]
+
+
+class Surveyor:
+    """Looks at all nodes, again and again."""
+
+    def __init__(
+        self,
+        hosts: Mapping[str, Host],
+        settings: LibvirtSettings,
+        clock: Clock,
+        definitions: Definitions,
+    ) -> None:
+        self._hosts = hosts
+        self._settings = settings
+        self._clock = clock
+        self._definitions = definitions
+        # Since when a node is away.
+        self._away: dict[str, float] = {}
+
+    async def survey(self, epoch: int) -> Seen:
+        """What there is on the nodes that can be asked, and which cannot for long enough."""
+        places: dict[str, dict[str, Sight]] = {}
+        reached, away, readable = [], [], True
+        looks = await asyncio.gather(
+            *(_look_at(host, epoch) for host in self._hosts.values()), return_exceptions=True
+        )
+        for (name, host), look in zip(self._hosts.items(), looks, strict=True):
+            if isinstance(look, (Unavailable, Trouble)) and not isinstance(look, LeadLost):
+                log.info("%s is passed over: %s", name, look)
+                if self._is_long_away(name):
+                    away.append(name)
+                continue
+            if isinstance(look, BaseException):
+                raise look
+            self._away.pop(name, None)
+            reached.append(name)
+            readable = readable and not host.unreadable
+            _add(places, name, look)
+        # Whose label cannot be read may be any VM: none is gone for certain.
+        whole = readable and len(reached) == len(self._hosts)
+        there = {vm: _where(vm, found) for vm, found in places.items()}
+        if not whole:
+            # Remains of a VM whose node cannot be asked are not the VM.
+            there = await self._definitions.without_remains(there, reached)
+        await self._definitions.keep(there, reached)
+        if whole:
+            await self._definitions.forget_all_but(set(places))
+        return Seen(Survey(_found(there), frozenset(reached), frozenset(away), whole), places)
+
+    async def everything(self) -> dict[str, tuple[str, Sight]]:
+        """Every VM, and where it is; Unavailable where a node cannot be asked."""
+        places: dict[str, dict[str, Sight]] = {}
+        for name, host in self._hosts.items():
+            _add(places, name, await host.look_at_all())
+        return {vm: _where(vm, found) for vm, found in places.items()}
+
+    async def discover(self) -> tuple[Found, ...]:
+        """The same, as a driver says it."""
+        return _found(await self.everything())
+
+    def _is_long_away(self, node: str) -> bool:
+        now = self._clock.monotonic()
+        since = self._away.setdefault(node, now)
+        return now - since >= self._settings.unreachable_after_seconds
+
+
+async def _look_at(host: Host, epoch: int) -> list[Sight]:
+    await in_time(host, host.meet(epoch))
+    return await in_time(host, host.look_at_all(), seconds=WHOLE_LOOK_SECONDS)
+
+
+def _add(places: dict[str, dict[str, Sight]], node: str, sights: list[Sight]) -> None:
+    for sight in sights:
+        places.setdefault(sight.vm, {})[node] = sight
+
+
+def _where(vm: str, places: Mapping[str, Sight]) -> tuple[str, Sight]:
+    """On two nodes during a move, a VM is where it runs; or where it was put last."""
+    running = [node for node, sight in places.items() if sight.running]
+    if len(running) > 1:
+        log.error("%s runs on %s: stop one of them by hand", vm, " and on ".join(running))
+    node = latest(places)
+    return node, places[node]
+
+
+def _found(places: Mapping[str, tuple[str, Sight]]) -> tuple[Found, ...]:
+    return tuple(
+        Found(vm, None if sight.given_up and not sight.active else node, sight.power)
+        for vm, (node, sight) in sorted(places.items())
+    )

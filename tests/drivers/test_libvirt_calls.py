@@ -1,0 +1,91 @@
+"""How much an impact asks of its nodes: as decision 0018 has it, whatever else runs there."""
+
+import asyncio
+
+import pytest
+
+from fairnotice.drivers.libvirt import host
+from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.words import ImpactKind, Outcome
+from tests.drivers.libvirt_nodes import RUNNING, TestNodes, order, states
+
+# libvirt's library knows these itself.
+NO_CALLS = ("name", "UUIDString")
+
+
+def calls(folder, kind, *, count, others):
+    """How many calls one impact is, on so many nodes with so many other VMs each."""
+    folder.mkdir()
+    nodes = TestNodes(folder, *(f"n{number + 1}" for number in range(count)))
+    nodes["n1"].run("vm")
+    for name, node in nodes.nodes.items():
+        for number in range(others):
+            node.run(f"{name}-{number}")
+
+    async def story():
+        driver = nodes.driver(reboot_limit_seconds=5)
+        await driver.survey(1)
+        for node in nodes.nodes.values():
+            node.asked.clear()
+        report = await driver.impact(order(kind), 1)
+        asked = sum((node.asked for node in nodes.nodes.values()), start=type(node.asked)())
+        await driver.close()
+        return report.outcome, sum(asked.values()) - sum(asked[name] for name in NO_CALLS)
+
+    outcome, number = asyncio.run(story())
+    assert outcome is Outcome.DONE
+    return number
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [(ImpactKind.FREEZE, 90), (ImpactKind.REBOOT, 90), (ImpactKind.REDEPLOY, 200)]
+)
+def test_an_impact_is_so_many_calls_whatever_else_is_there(tmp_path, kind, most):
+    """A few for each step, and not some for each domain of each node."""
+    two = calls(tmp_path / "two", kind, count=2, others=0)
+    four = calls(tmp_path / "four", kind, count=4, others=0)
+    full = calls(tmp_path / "full", kind, count=4, others=25)
+    assert two <= most
+    assert four <= two + 2 * 16
+    # An event may have come meanwhile, and a domain be read once more for it.
+    assert full <= four + 20
+
+
+def test_a_domain_that_is_labeled_as_another_vm_is_heard_at_the_next_look(tmp_path):
+    """Until then it is held to be what it was: but nobody takes two domains for one VM for long."""
+    nodes = TestNodes(tmp_path, "n1", "n2")
+    nodes["n1"].run("vm")
+    other = nodes["n2"].run("other")
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        host.set_label(other, Label(name="vm"))
+        await driver.survey(1)
+        both = await driver.impact(order(ImpactKind.REBOOT), 1)
+        host.set_label(other, Label())
+        await driver.survey(1)
+        one = await driver.impact(order(ImpactKind.REBOOT, key="again/vm"), 1)
+        await driver.close()
+        return both, one
+
+    both, one = asyncio.run(story())
+    assert "both say that they are vm" in both.reason
+    assert one.outcome is Outcome.DONE
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_two_domains_of_one_node_that_say_they_are_one_vm_are_left_alone(tmp_path):
+    """Also where one of them has its name."""
+    nodes = TestNodes(tmp_path, "n1")
+    nodes["n1"].run("vm")
+    nodes["n1"].run("copy", Label(name="vm"))
+
+    async def story():
+        driver = nodes.driver()
+        report = await driver.impact(order(ImpactKind.REBOOT), 1)
+        await driver.close()
+        return report
+
+    assert "both say that they are vm" in asyncio.run(story()).reason
+    assert nodes["n1"].calls == []

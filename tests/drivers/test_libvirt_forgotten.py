@@ -1,0 +1,224 @@
+"""What was left half done, and nobody asks for: whoever looks at the nodes ends it, once."""
+
+import asyncio
+import threading
+from datetime import timedelta
+
+import pytest
+
+from fairnotice.clock import SystemClock
+from fairnotice.drivers.libvirt import footing, host, records
+from fairnotice.drivers.libvirt.records import Record, records_in
+from fairnotice.words import ImpactKind, Outcome
+from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, libvirt, order, states
+
+OFF, PAUSED = libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_PAUSED
+LIMITS = {"reboot_limit_seconds": 0.05, "shutdown_limit_seconds": 0.05}
+NOW = SystemClock().wall()
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch):
+    monkeypatch.setattr(footing, "TRY_AGAIN_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(footing, "LATE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Three nodes, and a VM on the first."""
+    three = TestNodes(tmp_path, "n1", "n2", "n3")
+    three["n1"].run("vm")
+    return three
+
+
+def domain(nodes, node="n1"):
+    """The VM's."""
+    return nodes[node].connection.lookupByName("vm")
+
+
+def left(nodes, kind, phase, ago=timedelta(minutes=30), **more):
+    """The VM is in the middle of this, and the law has given it up."""
+    target = "n2" if kind is ImpactKind.REDEPLOY else ""
+    at = NOW - ago
+    record = Record("op/vm", "vm", kind, 1, at, at, at, target, "n1", phase=phase)
+    record = record._replace(limit_seconds=0.0, **more)
+    node = nodes["n1"].connection.lookupByName("vm")
+    uri = records.impact_uri(record.key)
+    flags = 3 if node.isActive() else 2
+    node.setMetadata(2, records.written(record), records.PREFIX, uri, flags)
+
+
+def phases(nodes, node="n1"):
+    """How far each impact has come, by what is written."""
+    return {one.key: one.phase for one in records_in(domain(nodes, node).XMLDesc(0))}
+
+
+def look(nodes, times=3, **settings):
+    """A control plane that nobody asks anything looks around."""
+
+    async def story():
+        driver = nodes.driver(**LIMITS, **settings)
+        for _ in range(times):
+            await driver.survey(1)
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(20):
+                while driver._deeds:  # noqa: ASYNC110 - nobody else would tell
+                    await asyncio.sleep(0.02)
+        await driver.close()
+
+    asyncio.run(story())
+
+
+OF_A_REBOOT = (records.ASKING, records.RESETTING, records.RESET)
+OF_A_MOVE = (records.LEAVING, records.STAYING, records.MOVING, records.RETURNING)
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase"),
+    [(ImpactKind.REBOOT, phase) for phase in OF_A_REBOOT]
+    + [(ImpactKind.REDEPLOY, phase) for phase in OF_A_MOVE],
+)
+def test_a_vm_that_we_have_switched_off_runs_again(nodes, kind, phase):
+    """Its node was away for longer than the law waits, and is back: it is not left off for good."""
+    domain(nodes).destroy()
+    left(nodes, kind, phase)
+    look(nodes)
+    assert states(nodes) == {"n1": RUNNING}
+    assert phases(nodes) == {"op/vm": records.ENDED}
+    assert nodes.done("op/vm") == 1
+
+
+@pytest.mark.parametrize("kind", [ImpactKind.REBOOT, ImpactKind.REDEPLOY])
+def test_a_node_that_is_away_past_the_limit_leaves_nobody_off(nodes, kind):
+    """From its beginning: the guest has heard, its node goes, the law gives up, it is back."""
+
+    def lose(node, name, call, *given):
+        answer = call(*given)
+        if name == "shutdown":
+            nodes[node].away = True
+        return answer
+
+    async def story():
+        driver = nodes.driver(**LIMITS)
+        await driver.survey(1)
+        nodes["n1"].around = lose
+        short = order(kind, limit_seconds=0.5)
+        await asyncio.gather(driver.impact(short, 1), return_exceptions=True)
+        assert states(nodes)["n1"] == OFF
+        await asyncio.sleep(0.6)
+        await driver.survey(1)
+        assert states(nodes)["n1"] == OFF
+        nodes["n1"].around, nodes["n1"].away = lambda _, __, call, *given: call(*given), False
+        await driver.survey(1)
+        async with asyncio.timeout(20):
+            while states(nodes) != {"n1": RUNNING}:  # noqa: ASYNC110 - libvirt does not tell
+                await asyncio.sleep(0.02)
+        await driver.close()
+
+    asyncio.run(story())
+    assert phases(nodes) == {"op/vm": records.ENDED}
+
+
+def test_the_law_that_still_asks_does_not_have_it_done_twice(nodes):
+    """Both find it while it is being started; it is one deed."""
+    domain(nodes).destroy()
+    left(nodes, ImpactKind.REBOOT, records.ASKING)
+    looked, started = threading.Event(), []
+
+    def around(_, name, call, *given):
+        if name == "create":
+            started.append(1)
+            looked.wait(20)
+        return call(*given)
+
+    async def story():
+        driver = nodes.driver(**LIMITS)
+        nodes["n1"].around = around
+        for _ in range(3):
+            asked = [driver.outcome("op/vm", 1) for _ in range(3)]
+            await asyncio.gather(driver.survey(1), *asked)
+            await asyncio.sleep(0.1)
+        looked.set()
+        report = await asyncio.wait_for(ended(driver, "op/vm", 1), 20)
+        await driver.survey(1)
+        await driver.close()
+        return report
+
+    assert asyncio.run(story()).outcome is Outcome.DONE
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase"), [(ImpactKind.STOP, records.BEGUN), (ImpactKind.DEALLOCATE, records.ENDED)]
+)
+def test_what_is_meant_to_be_off_stays_off(nodes, kind, phase):
+    """An impact that came later decides, ended or not."""
+    domain(nodes).destroy()
+    left(nodes, ImpactKind.REBOOT, records.ASKING)
+    later = timedelta(minutes=20)
+    left(nodes, kind, phase, later, key="later/vm")
+    look(nodes)
+    assert states(nodes) == {"n1": OFF}
+    assert phases(nodes) == {"op/vm": records.ASKING, "later/vm": phase}
+
+
+def test_what_may_run_elsewhere_is_not_started(nodes):
+    """A node that cannot be asked may have it: this is what is left of it, then."""
+    domain(nodes).destroy()
+    left(nodes, ImpactKind.REBOOT, records.ASKING)
+    nodes["n3"].away = True
+    look(nodes)
+    assert states(nodes)["n1"] == OFF
+    nodes["n3"].away = False
+    look(nodes)
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_what_runs_elsewhere_is_not_started(nodes):
+    """Its node had failed and is back."""
+    xml = domain(nodes).XMLDesc(0)
+    domain(nodes).destroy()
+    left(nodes, ImpactKind.REBOOT, records.ASKING)
+    nodes["n2"].connection.defineXML(xml).create()
+    look(nodes)
+    assert states(nodes) == {"n1": OFF, "n2": RUNNING}
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase"),
+    [
+        (ImpactKind.FREEZE, records.FROZEN),
+        (ImpactKind.REBOOT, records.RESET),
+        (ImpactKind.REBOOT, records.ASKING),
+    ],
+)
+def test_what_has_only_not_been_written_to_have_ended_is_not_held_against_anybody(
+    nodes, kind, phase
+):
+    """It was let go of, and that could not be written; who pauses it later has a reason."""
+    left(nodes, kind, phase)
+    look(nodes)
+    assert phases(nodes) == {"op/vm": records.ENDED}
+    domain(nodes).suspend()
+    look(nodes)
+    assert states(nodes) == {"n1": PAUSED}
+    assert nodes.done("op/vm") == 0
+
+
+@pytest.mark.parametrize(("days", "state"), [(6, RUNNING), (8, PAUSED)])
+def test_a_pause_long_after_is_somebody_elses(nodes, days, state):
+    """Nobody is left paused for good; but what is older than anything we remember is not ours."""
+    left(nodes, ImpactKind.FREEZE, records.FROZEN, timedelta(days=days))
+    domain(nodes).suspend()
+    look(nodes, kept_days=7)
+    assert states(nodes) == {"n1": state}
+
+
+def test_a_reboot_that_is_still_under_way_is_not_begun_anew(nodes):
+    """It runs, and was asked to end: nobody has a guest end that long after it was told."""
+    left(nodes, ImpactKind.REBOOT, records.ASKING)
+    host.mark(domain(nodes), "op/vm")
+    look(nodes)
+    assert states(nodes) == {"n1": RUNNING}
+    assert nodes.done("op/vm") == 0
+    assert phases(nodes) == {"op/vm": records.ASKING}

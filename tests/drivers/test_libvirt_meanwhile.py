@@ -1,0 +1,231 @@
+"""What others do while an impact is under way, and what of a domain it may not lose."""
+
+import asyncio
+
+import pytest
+
+from fairnotice.drivers.libvirt import footing
+from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.words import ImpactKind, Outcome
+from tests.drivers.libvirt_nodes import (
+    RUNNING,
+    fresh_nodes,
+    impact_of,
+    libvirt,
+    states,
+    surround,
+)
+
+OFF = libvirt.VIR_DOMAIN_SHUTOFF
+KINDS = [
+    ImpactKind.FREEZE,
+    ImpactKind.REBOOT,
+    ImpactKind.REDEPLOY,
+    ImpactKind.STOP,
+    ImpactKind.DEALLOCATE,
+    ImpactKind.DELETE,
+]
+
+
+class Died(Exception):
+    """The control plane is no more."""
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch):
+    monkeypatch.setattr(footing, "TRY_AGAIN_SECONDS", (0.0, 0.0))
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """Two nodes and a running VM, anew each time."""
+    return fresh_nodes(tmp_path)
+
+
+def test_a_vm_that_its_operator_has_paused_is_not_frozen_and_not_resumed(fresh):
+    """He did that for a reason."""
+    nodes = fresh()
+    nodes["n1"].connection.lookupByName("vm").suspend()
+    report = impact_of(nodes, ImpactKind.FREEZE)
+    assert (report.outcome, "not by us" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": libvirt.VIR_DOMAIN_PAUSED}
+
+
+def test_a_vm_that_is_destroyed_while_it_is_frozen_was_not_frozen(fresh):
+    """It does not run afterwards."""
+    nodes = fresh()
+
+    def destroy(call):
+        if call[1] == "resume":
+            nodes["n1"].connection.lookupByName("vm").destroy()
+
+    surround(nodes, destroy)
+    report = impact_of(nodes, ImpactKind.FREEZE)
+    assert (report.outcome, "does not run" in report.reason) == (Outcome.FAILED, True)
+
+
+def test_a_vm_that_is_started_on_its_source_meanwhile_does_not_run_twice(fresh):
+    """By hand, or by its node: it stays there."""
+    nodes = fresh()
+
+    def start(call):
+        if call == ("n2", "create"):
+            nodes["n1"].connection.lookupByName("vm").create()
+            raise libvirt.libvirtError("the network is not there")
+
+    surround(nodes, start)
+    report = impact_of(nodes, ImpactKind.REDEPLOY)
+    assert report.outcome is Outcome.FAILED
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_what_an_earlier_move_has_left_is_not_what_runs(fresh):
+    """An old definition on the target goes: the VM is as it is now."""
+    nodes = fresh()
+    domain = nodes["n1"].connection.lookupByName("vm")
+    old = (
+        domain.XMLDesc(0).replace("67108864", "65536").replace("<name>", "<title>old</title><name>")
+    )
+    nodes["n2"].connection.defineXML(old)
+    assert impact_of(nodes, ImpactKind.REDEPLOY).outcome is Outcome.DONE
+    assert states(nodes) == {"n2": RUNNING}
+    assert "<title>old" not in nodes["n2"].connection.lookupByName("vm").XMLDesc(0)
+
+
+def test_two_domains_that_say_they_are_one_vm_are_both_left_alone(fresh):
+    """One is a copy of the other, label and all; its UUID is its own."""
+    nodes = fresh()
+    nodes["n2"].run("copy", Label(name="vm"))
+    for kind in KINDS:
+        report = impact_of(nodes, kind)
+        assert (report.outcome, "both say that they are vm" in report.reason) == (
+            Outcome.FAILED,
+            True,
+        )
+    assert states(nodes) == {"n1": RUNNING}
+    assert nodes["n2"].connection.lookupByName("copy").state()[0] == RUNNING
+
+
+@pytest.mark.parametrize("kind", [ImpactKind.REDEPLOY, ImpactKind.STOP, ImpactKind.DEALLOCATE])
+def test_a_transient_domain_is_not_switched_off(fresh, kind):
+    """Nothing of it would be left."""
+    nodes = fresh()
+    nodes["n1"].connection.lookupByName("vm").undefine()
+    report = impact_of(nodes, kind)
+    assert (report.outcome, "transient" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_what_cannot_be_undefined_with_all_it_has_is_not_undefined_without(fresh):
+    """Only a libvirt that has no such flags is asked without them."""
+    nodes = fresh()
+
+    def refuse(call):
+        if call[1] == "undefineFlags":
+            raise libvirt.libvirtError("the firmware's variables cannot be deleted")
+
+    surround(nodes, refuse)
+    report = impact_of(nodes, ImpactKind.DELETE)
+    assert (report.outcome, "variables" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": OFF}
+
+
+def test_autostart_goes_along_and_comes_back(fresh):
+    """While a VM moves, no node starts it by itself."""
+    nodes = fresh()
+    nodes["n1"].connection.lookupByName("vm").setAutostart(1)
+    held = []
+
+    def look(call):
+        if call == ("n2", "create"):
+            held.append(nodes["n1"].connection.lookupByName("vm").autostart())
+
+    surround(nodes, look)
+    assert impact_of(nodes, ImpactKind.REDEPLOY).outcome is Outcome.DONE
+    assert held == [0]
+    assert nodes["n2"].connection.lookupByName("vm").autostart() == 1
+
+    def refuse(call):
+        if call == ("n1", "create"):
+            raise libvirt.libvirtError("the disk is not there")
+
+    surround(nodes, refuse)
+    back = {"key": "back/vm", "node": "n2", "target": "n1"}
+    assert impact_of(nodes, ImpactKind.REDEPLOY, epoch=2, **back).outcome is Outcome.FAILED
+    assert states(nodes) == {"n2": RUNNING}
+    assert nodes["n2"].connection.lookupByName("vm").autostart() == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "refused"),
+    [
+        (ImpactKind.REDEPLOY, "n2", "destroy"),
+        (ImpactKind.REDEPLOY, "n2", "create"),
+        (ImpactKind.START, "n1", "create"),
+        (ImpactKind.START, "n2", "create"),
+    ],
+)
+def test_autostart_comes_back_however_it_ends(fresh, kind, target, refused):
+    """What was held for a while is not lost with a failure."""
+    nodes = fresh()
+    domain = nodes["n1"].connection.lookupByName("vm")
+    domain.setAutostart(1)
+    if kind is ImpactKind.START:
+        domain.destroy()
+    before = states(nodes)
+
+    def refuse(call):
+        if call == ("n1" if refused == "destroy" else target, refused):
+            raise libvirt.libvirtError("the disk is not there")
+
+    surround(nodes, refuse, deaf=True)
+    assert impact_of(nodes, kind, target=target).outcome is Outcome.FAILED
+    assert states(nodes) == before
+    assert domain.autostart() == 1
+
+
+def test_autostart_that_an_impact_held_comes_back_with_the_next_one(fresh):
+    """The first has died, and the law has given it up."""
+    nodes = fresh()
+    domain = nodes["n1"].connection.lookupByName("vm")
+    domain.setAutostart(1)
+
+    def die(call):
+        if call[1] == "shutdown":
+            raise Died
+
+    surround(nodes, die)
+    with pytest.raises(Died):
+        impact_of(nodes, ImpactKind.REDEPLOY)
+    assert domain.autostart() == 0
+    surround(nodes, lambda _: None)
+    assert impact_of(nodes, ImpactKind.REBOOT, epoch=2, key="later/vm").outcome is Outcome.DONE
+    assert domain.autostart() == 1
+
+
+def test_a_label_that_cannot_be_read_is_no_vm_that_is_gone(fresh):
+    """Nobody is reported gone while one may be it."""
+    nodes = fresh()
+    domain = nodes["n1"].run("other")
+    uri = "urn:fairnotice:libvirt:vm:1"
+    domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, "<vm rack='7'/>", "fairnotice", uri, 0)
+
+    async def story():
+        driver = nodes.driver()
+        survey = await driver.survey(1)
+        await driver.close()
+        return survey
+
+    survey = asyncio.run(story())
+    assert [found.vm for found in survey.found] == ["vm"]
+    assert not survey.whole
+
+
+def test_a_damaged_record_is_passed_over(fresh, caplog):
+    """All others are looked at even so."""
+    nodes = fresh()
+    domain = nodes["n1"].connection.lookupByName("vm")
+    uri = "urn:fairnotice:libvirt:impact:x"
+    domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, "<impact/>", "fairnotice", uri, 0)
+    assert impact_of(nodes, ImpactKind.FREEZE).outcome is Outcome.DONE
+    assert "is passed over" in caplog.text

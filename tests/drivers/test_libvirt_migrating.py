@@ -1,0 +1,198 @@
+"""Live migrations, as far as they can be told without a hypervisor that has them."""
+
+import asyncio
+import threading
+
+import pytest
+
+from fairnotice.drivers.libvirt import driver as drivers
+from fairnotice.drivers.libvirt import moves
+from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.drivers.libvirt.records import moved_in
+from fairnotice.words import ImpactKind, Outcome
+from tests.drivers.libvirt_nodes import RUNNING, TestNodes, libvirt, order, states
+
+OFF = libvirt.VIR_DOMAIN_SHUTOFF
+MIGRATE = order(ImpactKind.MIGRATE)
+
+
+class Migrations:
+    """What libvirt does between two nodes; each step is in the hands of the test."""
+
+    def __init__(self, nodes):
+        self.nodes = nodes
+        self.began, self.go_on, self.aborts = threading.Event(), threading.Event(), 0
+        # So many attempts to call it off are refused, and whether it arrives even so.
+        self.refusals, self.arrives = 0, True
+        self.leaves_remains = False
+        # As its node had it when it left.
+        self.autostart = []
+        for node in nodes.nodes.values():
+            node.instead |= {
+                "migrateToURI3": self.migrate, "abortJob": self.abort, "jobInfo": self.job,
+            }  # fmt: skip
+
+    def migrate(self, domain, *_):
+        """Blocks until it is over."""
+        self.began.set()
+        self.go_on.wait(20)
+        self.began.clear()
+        if not self.arrives:
+            raise libvirt.libvirtError("operation aborted: migration out job: canceled by client")
+        self.arrive(domain)
+
+    def arrive(self, domain):
+        """On the other node, persistent, but not autostarted; and from its own it is gone."""
+        self.autostart.append(domain.autostart())
+        (target,) = (one for one in self.nodes.nodes.values() if one.connection != domain.connect())
+        moved = target.connection.defineXML(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+        moved.create()
+        domain.destroy()
+        if not self.leaves_remains:
+            domain.undefine()
+
+    def abort(self, _):
+        """As `virsh domjobabort`."""
+        self.aborts += 1
+        if self.aborts <= self.refusals:
+            raise libvirt.libvirtError("cannot abort now")
+        self.arrives = False
+        self.began.clear()
+        self.go_on.set()
+
+    def job(self, _):
+        """What is under way with a domain."""
+        under_way = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
+        return [under_way if self.began.is_set() else libvirt.VIR_DOMAIN_JOB_NONE]
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Two, and a VM on the first."""
+    both = TestNodes(tmp_path, "n1", "n2")
+    both["n1"].run("vm", Label())
+    return both
+
+
+@pytest.fixture
+def migrations(nodes):
+    """Those of its nodes."""
+    all_of_them = Migrations(nodes)
+    yield all_of_them
+    all_of_them.go_on.set()
+
+
+def impact(nodes, wanted=MIGRATE):
+    """What becomes of an order, by a driver of its own."""
+
+    async def story():
+        driver = nodes.driver()
+        report = await driver.impact(wanted, 1)
+        await driver.close()
+        return report
+
+    return asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_a_vm_that_arrives_has_migrated(nodes, migrations):
+    """It runs there, and nowhere else."""
+    migrations.go_on.set()
+    assert impact(nodes).outcome is Outcome.DONE
+    assert states(nodes) == {"n2": RUNNING}
+
+
+def test_what_a_migration_leaves_behind_goes(nodes, migrations):
+    """It would be how the VM was, and might be started one day."""
+    migrations.leaves_remains = True
+    migrations.go_on.set()
+    assert impact(nodes).outcome is Outcome.DONE
+    assert states(nodes) == {"n2": RUNNING}
+    assert moved_in(nodes["n2"].connection.lookupByName("vm").XMLDesc(0)).by == MIGRATE.key
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_a_vm_that_its_node_starts_is_started_by_the_next_one(nodes, migrations, arrives):
+    """Libvirt does not take that along; and while it moves, nobody else starts it."""
+    nodes["n1"].connection.lookupByName("vm").setAutostart(1)
+    migrations.arrives = arrives
+    migrations.go_on.set()
+    assert (impact(nodes).outcome is Outcome.DONE) == arrives
+    assert migrations.autostart == ([0] if arrives else [])
+    (where,) = states(nodes)
+    assert nodes[where].connection.lookupByName("vm").autostart() == 1
+
+
+@pytest.mark.parametrize("refusals", [0, 2])
+def test_a_migration_that_is_not_over_in_time_is_called_off(nodes, migrations, refusals):
+    """The law has given it up by then: it does not arrive later."""
+    migrations.refusals = refusals
+    report = impact(nodes, MIGRATE._replace(limit_seconds=0.2))
+    assert (report.outcome, report.reason) == (Outcome.FAILED, "vm did not arrive on n2")
+    assert migrations.aborts > refusals
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_one_that_arrives_while_it_is_called_off_has_arrived(nodes, migrations):
+    """It is too late for staying, and libvirt has no job any more."""
+
+    def arrive(_):
+        migrations.began.clear()
+        threading.Timer(0.3, migrations.go_on.set).start()
+        raise libvirt.libvirtError("it is in its last phase")
+
+    nodes["n1"].instead["abortJob"] = arrive
+    assert impact(nodes, MIGRATE._replace(limit_seconds=0.2)).outcome is Outcome.DONE
+    assert states(nodes) == {"n2": RUNNING}
+
+
+def test_one_that_cannot_be_called_off_is_said_to(nodes, migrations, monkeypatch):
+    """Somebody has to look at it."""
+    monkeypatch.setattr(moves, "CALLING_OFF_SECONDS", 0.2)
+    migrations.refusals = 1000
+    report = impact(nodes, MIGRATE._replace(limit_seconds=0.1))
+    assert (report.outcome, "may yet arrive" in report.reason) == (Outcome.FAILED, True)
+
+
+def test_a_later_impact_calls_a_migration_off(nodes, migrations, monkeypatch):
+    """It stays where it was, and that befalls it which was ordered last."""
+    monkeypatch.setattr(drivers, "LAST_SECONDS", 0.0)
+    migrations.refusals = 2
+    nodes["n1"].connection.lookupByName("vm").setAutostart(1)
+
+    async def story():
+        driver = nodes.driver()
+        migration = asyncio.create_task(driver.impact(MIGRATE, 1))
+        await asyncio.to_thread(migrations.began.wait)
+        report = await driver.impact(order(ImpactKind.STOP, "later/vm"), 1)
+        given_up = await migration
+        await driver.close()
+        return report, given_up
+
+    report, given_up = asyncio.run(asyncio.wait_for(story(), 20))
+    assert report.outcome is Outcome.DONE
+    assert given_up.reason == "later/vm was begun after it"
+    assert migrations.aborts > migrations.refusals
+    assert states(nodes) == {"n1": OFF}
+    assert nodes["n1"].connection.lookupByName("vm").autostart() == 1
+
+
+def test_a_migration_that_is_refused_has_failed(nodes, migrations):
+    """And nothing has moved."""
+    migrations.arrives = False
+    migrations.go_on.set()
+    report = impact(nodes)
+    assert (report.outcome, "canceled by client" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_one_that_is_under_way_already_is_waited_for(nodes, migrations):
+    """Whoever began it has died; the nodes go on."""
+    migrations.began.set()
+
+    def refuse(domain, *_):
+        threading.Timer(0.3, migrations.arrive, [domain]).start()
+        raise libvirt.libvirtError("another migration job is already running")
+
+    nodes["n1"].instead["migrateToURI3"] = refuse
+    assert impact(nodes).outcome is Outcome.DONE
+    assert states(nodes) == {"n2": RUNNING}
