@@ -5,6 +5,8 @@ import errno
 import itertools
 import socket
 import struct
+import subprocess
+import sys
 from ipaddress import ip_address
 
 import pytest
@@ -15,7 +17,9 @@ from fairnotice.endpoint import netlink, sieve
 from fairnotice.endpoint.moves import SETTLES_SECONDS, Moves
 from fairnotice.endpoint.netlink import AF_BRIDGE, Entry
 from fairnotice.testing.manual_clock import ManualClock
+from tests.endpoint.bridging import needs_a_bridge
 from tests.endpoint.test_netlink import attribute, message
+from tests.house import ROOT
 
 MACS = st.binary(min_size=6, max_size=6).map(lambda one: one.hex(":"))
 ADDRESSES = st.ip_addresses().map(str)
@@ -64,14 +68,64 @@ def test_all_of_the_known_is_taken_in_and_nothing_else(macs, addresses, mac, add
     assert taken_in(program, *strangers) == []
 
 
-def test_what_is_not_understood_is_taken_in_and_so_is_all_of_too_many():
+def test_what_is_not_understood_is_taken_in():
     """Whoever reads it decides."""
     odd = message(netlink.RTM_NEWNEIGH, 0, struct.pack("=BxxxiHBB", AF_BRIDGE, 3, 2, 0, 0))
     assert taken_in(sieve.program((), ()), odd) == [odd]
-    many = [f"52:54:00:00:{number // 256:02x}:{number % 256:02x}" for number in range(3000)]
-    stranger = bridges("02:00:00:00:00:01")
-    assert taken_in(sieve.program(many[:1800], ()), stranger) == []
-    assert taken_in(sieve.program(many, ()), stranger) == [stranger]
+
+
+def many(count):
+    """The hardware of so many VMs."""
+    return [f"52:54:ff:00:{number // 256:02x}:{number % 256:02x}" for number in range(count)]
+
+
+STRANGER = bridges("02:00:00:00:00:01")
+
+
+def test_of_many_each_is_known_and_of_too_many_everybody_is():
+    """Further apart than a jump goes, and more than a filter can name."""
+    known = many(600)
+    heard = [bridges(one) for one in (known[0], known[255], known[256], known[-1])]
+    assert taken_in(sieve.program(known, ()), *heard, STRANGER) == heard
+    assert taken_in(sieve.program(many(5000), ()), STRANGER) == [STRANGER]
+
+
+# What a kernel gives a socket, and of how many VMs a filter fits then, and of how many none does.
+ROOM_BYTES, FITS, TOO_MANY = 20_480, 600, 4_000
+_IN_A_SMALL_ROOM = """
+import sys
+from pathlib import Path
+Path("/proc/sys/net/core/optmem_max").write_text(sys.argv[1])
+from fairnotice.endpoint import sieve
+from tests.endpoint.test_moves import STRANGER, bridges, many, socket
+here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+there.setblocking(False)
+for count in map(int, sys.argv[2:]):
+    sieve.attach(there, sieve.program(many(count), ()))
+    here.send(STRANGER)
+    try:
+        there.recv(4096)
+    except BlockingIOError:
+        print(count, "known")
+    else:
+        print(count, "everybody")
+"""
+
+
+@needs_a_bridge
+def test_a_filter_takes_the_room_of_the_one_before_it():
+    """As the number of VMs grows and shrinks; where there is none, everybody is heard."""
+    counts = [FITS, FITS, TOO_MANY, FITS]
+    words = [str(number) for number in (ROOM_BYTES, *counts)]
+    done = subprocess.run(  # noqa: S603 - our own lines
+        ["unshare", "-n", sys.executable, "-c", _IN_A_SMALL_ROOM, *words],  # noqa: S607
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = [f"{FITS} known", f"{FITS} known", f"{TOO_MANY} everybody", f"{FITS} known"]
+    assert done.stdout.splitlines() == said, done.stderr
 
 
 class Kernel:
