@@ -222,3 +222,47 @@ def test_a_reboot_that_is_still_under_way_is_not_begun_anew(nodes):
     assert states(nodes) == {"n1": RUNNING}
     assert nodes.done("op/vm") == 0
     assert phases(nodes) == {"op/vm": records.ASKING}
+
+
+def test_one_that_is_paused_in_a_reset_is_let_go_though_its_time_is_over(nodes):
+    """Whoever suspended it lost the node, and leads still: it is not reset any more, but runs."""
+    host.mark(domain(nodes), "op/vm")
+    domain(nodes).suspend()
+    left(nodes, ImpactKind.REBOOT, records.RESETTING)
+    look(nodes)
+    assert states(nodes) == {"n1": RUNNING}
+    assert phases(nodes) == {"op/vm": records.ENDED}
+    assert nodes.done("op/vm") == 0
+
+
+def test_what_ended_while_others_were_looked_at_is_not_done_again(nodes):
+    """One node takes its time; what was seen of the VM before is old by then."""
+    left(nodes, ImpactKind.REDEPLOY, records.LEAVING, ago=timedelta(minutes=-10))
+    domain(nodes).destroy()
+
+    async def story():
+        driver = nodes.driver(**LIMITS)
+        (seen,) = records_in(domain(nodes).XMLDesc(0))
+        assert (await ended(driver, "op/vm", 2)).outcome is Outcome.DONE
+        calls = [list(node.calls) for node in nodes.nodes.values()]
+        report = await driver._take_up(seen, 2)
+        assert report.outcome is Outcome.DONE
+        assert [node.calls for node in nodes.nodes.values()] == calls
+        await driver.close()
+
+    asyncio.run(story())
+    assert states(nodes) == {"n2": RUNNING}
+
+
+def test_a_phase_that_nobody_knows_takes_nothing_away(nodes):
+    """A later version may have begun it: it fails, and what there is stays."""
+    domain(nodes).destroy()
+    left(nodes, ImpactKind.REDEPLOY, "flying", ago=timedelta(minutes=-10))
+
+    async def story():
+        driver = nodes.driver(**LIMITS)
+        assert (await ended(driver, "op/vm", 2)).outcome is Outcome.FAILED
+        await driver.close()
+
+    asyncio.run(story())
+    assert states(nodes) == {"n1": OFF}

@@ -49,11 +49,10 @@ async def carry_out(on: Footing) -> Report:
     """Walk the steps that are left; how it ended, as it is written now."""
     try:
         await STEPS[on.record.kind](on)
-    except Superseded as error:
+    except (Superseded, Failed, Trouble) as error:
+        # Whatever went wrong: once it is called ended, nobody looks for a VM that we have paused.
         with suppress(Failed, Trouble):
             await pauses.thaw(on)
-        await _end(on, Outcome.FAILED, str(error))
-    except (Failed, Trouble) as error:
         await _end(on, Outcome.FAILED, str(error))
     else:
         await _end(on, Outcome.DONE, "")

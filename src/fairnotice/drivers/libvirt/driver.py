@@ -105,7 +105,7 @@ class LibvirtDriver:
             return record.report
         # While it was looked for somebody else may have asked, or come upon it.
         if key not in self._deeds:
-            _ = self._begin(key, self._carry_on(record, epoch))
+            _ = self._begin(key, self._take_up(record, epoch, failed_nodes))
         return Report(Outcome.UNDER_WAY)
 
     async def discover(self, epoch: int) -> tuple[Found, ...]:
@@ -133,7 +133,7 @@ class LibvirtDriver:
             record = forgotten(sights, since, whole=survey.whole)
             if record is not None and not self._is_in_hand(vm):
                 log.warning("%s was left in the middle of %s, and is carried on", vm, record.key)
-                _ = self._begin(record.key, self._carry_on(record, epoch))
+                _ = self._begin(record.key, self._take_up(record, epoch))
         return survey
 
     def _is_in_hand(self, vm: str) -> bool:
@@ -275,6 +275,18 @@ class LibvirtDriver:
             limit_seconds=max(0.0, order.limit_seconds),
         )
 
+    async def _take_up(
+        self, seen: Record, epoch: int, failed_nodes: frozenset[str] = frozenset()
+    ) -> Report:
+        """Carry on what was found half done, unless it has ended since it was seen.
+
+        To look at all nodes takes seconds where one hangs, and it may have been in hand until then.
+        """
+        record = await self._record(seen.key, failed_nodes)
+        if record is None or record.ended:
+            return (record or seen).report
+        return await self._carry_on(record, epoch)
+
     async def _carry_on(self, record: Record, epoch: int) -> Report:
         record = records.carried_on(record, epoch, self._clock.wall())
         on = self._footings[record.key] = self._footing(record)
@@ -316,7 +328,7 @@ class LibvirtDriver:
             return None
         record = next((one for one in written if one.ended), written[-1])
         if not found and record.kind is ImpactKind.DELETE:
-            if record.source in lost:
+            if record.source in lost.keys() - failed:
                 raise lost[record.source]
             # It was meant to be gone, and it is.
             return record._replace(phase=records.ENDED, outcome=Outcome.DONE, reason="")

@@ -311,9 +311,11 @@ def _read_label(domain: Domain, known: Known) -> tuple[Sight | None, bool]:
         log.warning("the label of domain %s is passed over: %s", domain.name(), error)
         readable = False
     except libvirt.libvirtError as error:
-        # It went away while we looked.
         if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
             raise
+        # It went away while we looked, and may come back with a label.
+        known.pop(domain.UUIDString(), None)
+        return None, True
     known[domain.UUIDString()] = (domain.name(), "" if sight is None else sight.vm)
     return sight, readable
 

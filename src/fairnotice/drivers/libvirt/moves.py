@@ -267,6 +267,8 @@ async def _settle(on: Footing) -> None:
 
 async def _only_there(on: Footing, target: Host) -> None:
     """It runs there: what others have of it is how it was before."""
+    if await on.is_off(target):
+        raise Failed(f"{on.record.vm} does not run on {target.name}: nothing of it is taken away")
     for name, sight in (await on.everywhere()).items():
         if name != target.name:
             if sight.active:

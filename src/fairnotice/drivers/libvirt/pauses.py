@@ -52,10 +52,12 @@ async def freeze(on: Footing) -> None:
 
 async def thaw(on: Footing) -> None:
     """We end in the middle of a pause: its rest is not worth a VM that waits for us."""
+    if on.record.phase not in PAUSING:
+        return
     # What was asked for may be done only after we have stopped to wait for it.
     await on.landed()
     host, sight = await on.place()
-    if sight.paused and on.record.phase in PAUSING and not _is_anothers(on, sight):
+    if sight.paused and not _is_anothers(on, sight):
         with suppress(Trouble):
             await on.write(phase=records.FROZEN)
         await let_go(on, host)
