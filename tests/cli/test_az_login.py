@@ -131,14 +131,30 @@ def test_whom_it_trusts_the_tools_are_to_trust(home, by):
     assert f"export NODE_EXTRA_CA_CERTS={ca}\n" in done.stdout
 
 
+def made_token(home, name, *limits):
+    """The secret of a new token."""
+    words = ["token", "create", name, "--role", "reader", *limits, "--json"]
+    made = subprocess.run(  # noqa: S603 - our own program
+        [*FAIRNOTICE, *words],
+        env={**os.environ, "FAIRNOTICE_URL": home[1]},
+        check=True,
+        capture_output=True,
+    )
+    return json.loads(made.stdout)["secret"]
+
+
+def test_whoever_may_see_a_part_is_told_where_azures_tools_ask(home):
+    """Though not where all the rest is."""
+    (home[0] / DIRECTORY / "clouds.config").unlink(missing_ok=True)
+    done = az_login(home, FAIRNOTICE_TOKEN=made_token(home, "shop", "--scope", "vm:db"))
+    assert done.returncode == 0, done.stderr
+    assert "az login --service-principal -u shop" in done.stderr
+    assert not found(home).endswith(":8643")
+
+
 def test_the_secret_is_in_no_file_and_in_nothing_that_is_printed(home):
     """And how to log in with it is said, by the name that az shows then."""
-    url = {"FAIRNOTICE_URL": home[1]}
-    words = ["token", "create", "ann", "--role", "reader", "--json"]
-    made = subprocess.run(  # noqa: S603 - our own program
-        [*FAIRNOTICE, *words], env={**os.environ, **url}, check=True, capture_output=True
-    )
-    secret = json.loads(made.stdout)["secret"]
+    secret = made_token(home, "ann")
     done = az_login(home, FAIRNOTICE_TOKEN=secret)
     files = list((home[0] / DIRECTORY).iterdir())
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}

@@ -99,14 +99,24 @@ def _health(session: Session) -> Mapping[str, Any]:
         return {}
     if not health.get("arm"):
         # Nor does who was told of none mean another.
-        url, remedy = session.remote.url, "Give --arm https://HOST:PORT"
-        raise CommandFailed(
-            f"The control plane at {url} does not serve Azure's tools. {remedy}, or have it serve "
-            "them: fairnotice up --arm HOST:PORT, or a table [arm] in the file of serve."
-            if health["ready"]
-            else f"The control plane at {url} is not ready. Try again, or {remedy.lower()}."
-        )
+        raise CommandFailed(_not_told(session.remote.url, health))
     return health
+
+
+def _not_told(url: str, health: Mapping[str, Any]) -> str:
+    """Why a control plane names no Resource Manager, and what to do."""
+    remedy = "Give --arm https://HOST:PORT"
+    if not health["ready"]:
+        return f"The control plane at {url} is not ready. Try again, or {remedy.lower()}."
+    if "arm" not in health:
+        return (
+            f"The control plane at {url} tells only whom it knows where Azure's tools ask. "
+            "Give a token of it in FAIRNOTICE_TOKEN."
+        )
+    return (
+        f"The control plane at {url} does not serve Azure's tools. {remedy}, or have it serve "
+        "them: fairnotice up --arm HOST:PORT, or a table [arm] in the file of serve."
+    )
 
 
 def _client(token: str) -> str:

@@ -278,14 +278,20 @@ def _constant(body: bytes) -> Endpoint:
 def _readyz(ready: Ready) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         health = ready()
-        caller: Caller | None = request.scope.get(CALLER, ANYBODY)
-        said: shapes.Health | dict[str, bool] = health
-        if caller is None or caller.limits is not None or not caller.may(TokenRole.READER):
-            # Where things are and what is wrong with them is for who may see all of the cloud.
-            said = {"ready": health.ready}
+        said = _told(health, request.scope.get(CALLER, ANYBODY))
         return _json(msgspec.json.encode(said), 200 if health.ready else 503)
 
     return endpoint
+
+
+def _told(health: shapes.Health, caller: Caller | None) -> shapes.Health | dict[str, object]:
+    """Where things are and what is wrong with them is for who may see all of the cloud."""
+    if caller is None or not caller.may(TokenRole.READER):
+        return {"ready": health.ready}
+    if caller.limits is not None:
+        # Azure's tools are for those, too, and begin by asking here.
+        return {"ready": health.ready, "arm": health.arm}
+    return health
 
 
 def _validated(service: Service) -> Endpoint:
