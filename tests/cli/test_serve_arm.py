@@ -124,7 +124,8 @@ def test_a_principal_and_a_vm_sign_in_and_the_certificate_is_renewed(tmp_path, o
         principal = tools.sign_in("admin-1", admin)
         bearer = f"Bearer {admin}"
         assert it.call("PUT", "/v1/fleet", FLEET, tools.trust, Authorization=bearer).status == 200
-        nobody = typed("az-login", "--directory", str(tmp_path / "az"), url=it.url)
+        trust, url = {"FAIRNOTICE_CA": str(trusted)}, f"https://localhost:{it.control[1]}"
+        nobody = typed("az-login", "--directory", str(tmp_path / "az"), url=url, env=trust)
         assert "tells only whom it knows where Azure's tools ask" in nobody.err
         listed, _ = tools.ask("GET", f"{VMS}?{VERSION}", principal)
         assert [vm["name"] for vm in listed.json["value"]] == ["db", "web"]
