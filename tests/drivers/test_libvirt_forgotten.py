@@ -15,6 +15,8 @@ from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, libvirt, orde
 OFF, PAUSED = libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_PAUSED
 LIMITS = {"reboot_limit_seconds": 0.05, "shutdown_limit_seconds": 0.05}
 NOW = SystemClock().wall()
+# Of what is not over yet, however long all tests before it take.
+AHEAD = timedelta(days=-1)
 
 
 @pytest.fixture(autouse=True)
@@ -237,7 +239,7 @@ def test_one_that_is_paused_in_a_reset_is_let_go_though_its_time_is_over(nodes):
 
 def test_what_ended_while_others_were_looked_at_is_not_done_again(nodes):
     """One node takes its time; what was seen of the VM before is old by then."""
-    left(nodes, ImpactKind.REDEPLOY, records.LEAVING, ago=timedelta(minutes=-10))
+    left(nodes, ImpactKind.REDEPLOY, records.LEAVING, ago=AHEAD)
     domain(nodes).destroy()
 
     async def story():
@@ -257,7 +259,7 @@ def test_what_ended_while_others_were_looked_at_is_not_done_again(nodes):
 def test_a_phase_that_nobody_knows_takes_nothing_away(nodes):
     """A later version may have begun it: it fails, and what there is stays."""
     domain(nodes).destroy()
-    left(nodes, ImpactKind.REDEPLOY, "flying", ago=timedelta(minutes=-10))
+    left(nodes, ImpactKind.REDEPLOY, "flying", ago=AHEAD)
 
     async def story():
         driver = nodes.driver(**LIMITS)
