@@ -48,7 +48,7 @@ format: install ## let ruff write the format and the sure fixes
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-test: check ## check, then every test and every branch of the law (13 min)
+test: check ## check, then every test and every branch of the law (17 min)
 	@scripts/test-tools
 	$(PY) -m pytest -n $(JOBS) --cov --cov-report=term-missing
 
