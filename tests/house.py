@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
@@ -340,8 +341,17 @@ def index_hosts(name: str, text: str) -> list[str]:
 
 
 def unlisted(names: list[str], page: str) -> list[str]:
-    """Those of the names that a page does not mention in backticks or as a link."""
-    return [name for name in names if not re.search(rf"[`(/]{re.escape(name)}(\.py)?[`)/]", page)]
+    """Those of the names that a page does not mention in backticks or as a link.
+
+    A pattern in backticks, such as `routes_*.py`, stands for all names that fit.
+    """
+    patterns = re.findall(r"`(\w+\*\.py)`", page)
+    return [
+        name
+        for name in names
+        if not re.search(rf"[`(/]{re.escape(name)}(\.py)?[`)/]", page)
+        and not any(fnmatchcase(name, pattern) for pattern in patterns)
+    ]
 
 
 def missing_files(page: str, files: list[str]) -> list[str]:

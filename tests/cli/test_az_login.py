@@ -95,7 +95,7 @@ def test_whoever_was_trusted_in_this_terminal_still_is(home, tmp_path):
     ("words", "said"),
     [
         (("--arm", f"localhost:{free_port()}"), "Is the service up? See --arm."),
-        (("--arm", "ftp://localhost"), "give https://HOST:PORT"),
+        (("--arm", "ftp://localhost"), "give HOST:PORT or https://HOST:PORT"),
         (("--authority", "tests/fixtures/nobody.pem"), "is not there"),
     ],
 )

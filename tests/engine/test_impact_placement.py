@@ -318,7 +318,7 @@ def test_rule_14_of_many_nodes_it_is_said_how_many_for_which_reason():
         "2 hold another update domain of availability-set:web",
         "1 is cordoned",
         "1 is where it is",
-        "1 is for another that moves with it",
+        "1 is needed for another VM of this move",
     ):
         assert told in warning
 

@@ -7,7 +7,7 @@
 | `sku.capacity` of a scale set | obeyed (arm/scaling.py) |
 | a time of notice that is off, an approval that is not automatic | kept until they are obeyed |
 | ids, names, states and views, network interfaces | ours: passed over |
-| what is fixed, as where it is, its size and its sets (`_FIXED`) | refused where others |
+| what is fixed: where it is, its size, its sets (`_FIXED`) | refused, unless it is as it was |
 | passwords, custom data, user data, protected settings | never kept: nobody is shown them |
 | what is of another kind than Azure has it | refused (arm/kinds.py) |
 | everything else | kept, and given back |

@@ -41,10 +41,14 @@ def add(subparsers: Subparsers) -> None:
     """Add the command."""
     summary = "let az ask fairnotice: prints lines for the shell, and logs in"
     parser = leaf(subparsers, "az-login", run, summary, LINES)
-    what = "Resource Manager; left out, that of the control plane"
+    what = "Resource Manager (default: that of the control plane)"
     # Not named as the setting is, which is a place and no URL.
-    parser.add_argument("--arm", dest="resource_manager", metavar="URL", help=what)
-    parser.add_argument("--authority", metavar="FILE", help="PEM of who vouches for it (--ca)")
+    parser.add_argument("--arm", dest="resource_manager", metavar="HOST:PORT|URL", help=what)
+    parser.add_argument(
+        "--authority",
+        metavar="FILE",
+        help="CA certificate of Resource Manager, PEM (default: --ca)",
+    )
     parser.add_argument("--directory", metavar="DIR", help="what becomes AZURE_CONFIG_DIR")
 
 
@@ -83,7 +87,9 @@ def _resource_manager(session: Session) -> str:
         return url
     url = settings.https_url(typed)
     if not settings.is_url(url) or not url.startswith("https://"):
-        raise CommandFailed(f"--arm is {typed}: give https://HOST:PORT.", exits.WRONG_USAGE)
+        raise CommandFailed(
+            f"--arm is {typed}: give HOST:PORT or https://HOST:PORT.", exits.WRONG_USAGE
+        )
     return url
 
 
@@ -105,17 +111,17 @@ def _health(session: Session) -> Mapping[str, Any]:
 
 def _not_told(url: str, health: Mapping[str, Any]) -> str:
     """Why a control plane names no Resource Manager, and what to do."""
-    remedy = "Give --arm https://HOST:PORT"
+    remedy = "--arm https://HOST:PORT"
     if not health["ready"]:
-        return f"The control plane at {url} is not ready. Try again, or {remedy.lower()}."
+        return f"The control plane at {url} is not ready. Try again, or give {remedy}."
     if "arm" not in health:
         return (
             f"The control plane at {url} tells only whom it knows where Azure's tools ask. "
             "Give a token of it in FAIRNOTICE_TOKEN."
         )
     return (
-        f"The control plane at {url} does not serve Azure's tools. {remedy}, or have it serve "
-        "them: fairnotice up --arm HOST:PORT, or a table [arm] in the file of serve."
+        f"The control plane at {url} does not serve Azure's tools. Give {remedy}, or have it "
+        "serve them: fairnotice up --arm HOST:PORT, or a table [arm] in the file of serve."
     )
 
 

@@ -14,8 +14,8 @@ from fairnotice.errors import UsageError
 
 EXAMPLES = (
     "fairnotice node-setup --bridge br0             # print what is to be done, for a shell",
-    "fairnotice node-setup --bridge br0 --apply     # do what is missing of it; again is no harm",
-    "fairnotice node-setup --bridge br0 --check     # say what is missing; 1 where anything is",
+    "fairnotice node-setup --bridge br0 --apply     # do what is missing; may be repeated",
+    "fairnotice node-setup --bridge br0 --check     # say what is missing; exit code 1 if any is",
     "fairnotice node-setup --bridge br0 --undo      # take back exactly what was done",
     "fairnotice node-setup --bridge br0 --refresh   # say anew which VM is plugged in where",
 )
@@ -33,10 +33,13 @@ def add(subparsers: Subparsers) -> None:
     how.add_argument(
         "--refresh",
         action="store_true",
-        help="write the file of VMs from libvirt's domains, and tell the packet filter (root)",
+        help="write the file of places from libvirt's domains, and tell the packet filter (root)",
     )
     parser.add_argument(
-        "--interface", metavar="NAME", default="", help="on top of the bridge: br0.10 (the bridge)"
+        "--interface",
+        metavar="NAME",
+        default="",
+        help="what has the addresses, on top of the bridge: br0.10 (the bridge)",
     )
     parser.add_argument(
         "--no-classic", action="store_true", help="without 168.63.129.16 and DHCP option 245"
@@ -46,29 +49,34 @@ def add(subparsers: Subparsers) -> None:
         metavar="FILE",
         type=Path,
         default=places.FILE,
-        help=f"who is where ({places.FILE})",
+        help=f"the file of places ({places.FILE})",
     )
     libvirt = parser.add_mutually_exclusive_group()
     libvirt.add_argument(
-        "--no-libvirt", action="store_true", help="somebody else writes who is where, not libvirt"
+        "--no-libvirt", action="store_true", help="another program writes the file of places"
     )
     libvirt.add_argument(
         "--libvirt-hooks",
         metavar="DIR",
         type=Path,
-        help="where libvirt's hooks are: have it say who is where (/etc/libvirt/hooks, if there)",
+        help="folder of libvirt's hooks; a hook that keeps the file of places is put there "
+        "(/etc/libvirt/hooks, if there)",
     )
     parser.add_argument(
-        "--dnsmasq", metavar="DIR", type=Path, help="where dnsmasq is configured: /etc/dnsmasq.d"
+        "--dnsmasq",
+        metavar="DIR",
+        type=Path,
+        help="folder of dnsmasq's configuration: /etc/dnsmasq.d",
     )
     parser.add_argument(
         "--record",
         metavar="DIR",
         type=Path,
         default=node_setup.RECORDS,
-        help=f"where is kept what was done ({node_setup.RECORDS})",
+        help=f"folder that records what was done ({node_setup.RECORDS})",
     )
-    parser.add_argument("--without", metavar="DOMAIN", default="", help="with --refresh: it ends")
+    leave_out = "with --refresh: leave out this domain, which is ending"
+    parser.add_argument("--without", metavar="DOMAIN", default="", help=leave_out)
     parser.add_argument("--json", action="store_true", help="for programs")
 
 

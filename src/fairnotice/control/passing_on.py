@@ -226,7 +226,10 @@ class HandingOver:
         if not (PASSED_ON in headers and ASKED_AT in headers):
             await self._app(scope, receive, send)
             return
-        why = "Azure's tools are not served here: its settings have no table [arm], or it starts."
+        why = (
+            "Azure's tools are not served here: there is no table [arm], or the service is still "
+            "starting."
+        )
         app = self._for_tools() or said(problem("unavailable", UNAVAILABLE, why))
         await app({**scope, ASKED_AT: headers[ASKED_AT]}, receive, send)
 

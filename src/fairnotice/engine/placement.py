@@ -69,7 +69,7 @@ def warn_of_no_place(draft: Draft, vms: Sequence[Vm]) -> None:
     for vm in lacking[:NAMED_MAX]:
         draft.warnings.append(
             f"No node may take {vm.name} now: {why_no_place(draft, vm)}. "
-            "Unless one may when it starts, this fails."
+            "If none may when the move starts, the move fails."
         )
     more = len(lacking) - NAMED_MAX
     if more > 0:
@@ -111,7 +111,7 @@ def _why_not(draft: Draft, node: Node, vm: Vm, *, many: bool = False) -> str:
         return "is full"
     meeting = _domain_met(vm, _vms_at(draft, node.name))
     if meeting is None:
-        return "is for another that moves with it"
+        return "is needed for another VM of this move"
     domain = "another update domain" if many else f"update domain {meeting.update_domain}"
     return f"holds {domain} of {vm.scope}"
 
