@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fairnotice.control.misfits import nearest
 from fairnotice.control.service import named
 from fairnotice.engine import Fleet
-from fairnotice.model import Requester, ScaleSet, Scope
+from fairnotice.model import Requester, ScaleSet, Scope, Vm
 from fairnotice.words import ScopeKind
 
 
@@ -33,6 +33,7 @@ class Limits(NamedTuple):
     """What is in these scopes, or in these resource groups; and what `by` has asked for there."""
 
     scopes: frozenset[str]
+    # In small letters, since they have no case in Azure.
     resource_groups: frozenset[str]
     by: Requester
 
@@ -45,9 +46,7 @@ class Limits(NamedTuple):
     def vm(self, fleet: Fleet, name: str) -> bool:
         """A VM."""
         vm = fleet.vms.get(name)
-        return vm is not None and (
-            vm.resource_group in self.resource_groups or self.scope(fleet, vm.scope)
-        )
+        return vm is not None and (self._has_group_of(vm) or self.scope(fleet, vm.scope))
 
     def scope(self, fleet: Fleet, name: str) -> bool:
         """A scope."""
@@ -57,9 +56,7 @@ class Limits(NamedTuple):
     def scale_set(self, fleet: Fleet, name: str) -> bool:
         """A scale set."""
         row = fleet.scale_sets.get(name)
-        return row is not None and (
-            row.resource_group in self.resource_groups or self._all_groups(fleet, row)
-        )
+        return row is not None and (self._has_group_of(row) or self._all_groups(fleet, row))
 
     def _all_groups(self, fleet: Fleet, row: ScaleSet) -> bool:
         """Whether every placement group of a scale set is one of the scopes."""
@@ -101,7 +98,10 @@ class Limits(NamedTuple):
     # ---- What they share ----
 
     def _owns(self, scope: Scope) -> bool:
-        return scope.name in self.scopes or scope.resource_group in self.resource_groups
+        return scope.name in self.scopes or self._has_group_of(scope)
+
+    def _has_group_of(self, row: Vm | ScaleSet | Scope) -> bool:
+        return row.resource_group.lower() in self.resource_groups
 
     def _all_vms(self, fleet: Fleet, names: Iterable[str]) -> bool:
         """An impact of several VMs is touched only by who may touch each of them."""
@@ -135,8 +135,8 @@ def must_be_there(
     wanted = list(resource_groups)
     if not wanted:
         return []
-    there = dict.fromkeys(vm.resource_group for vm in fleet.vms.values())
-    return [_without_vms(group, there) for group in wanted if group not in there]
+    there = {vm.resource_group.lower(): vm.resource_group for vm in fleet.vms.values()}
+    return [_without_vms(group, there.values()) for group in wanted if group.lower() not in there]
 
 
 def _without_vms(group: str, there: Iterable[str]) -> str:

@@ -10,7 +10,6 @@ from fairnotice.control.route import Call, Memory, Paging, Route, page_of, part
 from fairnotice.control.shapes import Body, Nothing, Shape
 from fairnotice.deliveries import retries, webhooks
 from fairnotice.deliveries.sending import shown
-from fairnotice.engine import Fleet
 from fairnotice.stores.webhooks import Queued
 from fairnotice.words import EventSchema, EventStatus, EventType, TokenRole
 
@@ -161,17 +160,10 @@ async def _one(call: Call) -> Webhook:
     return _shown(await call.service.webhooks.standing(found))
 
 
-def _as_spelled(fleet: Fleet, groups: list[str]) -> list[str]:
-    """Resource groups as the fleet spells them: they have no case in Azure."""
-    spelled = {vm.resource_group.lower(): vm.resource_group for vm in fleet.vms.values()}
-    return [spelled.get(group.lower(), group) for group in groups]
-
-
 async def _create(call: Call) -> WebhookCreated:
     body: CreateWebhook = call.body
-    groups = _as_spelled(call.service.fleet, body.resource_groups)
     # A filter for what is not there would let nothing through, and nobody would see why.
-    warnings = must_be_there(call.service.fleet, body.scopes, groups, None)
+    warnings = must_be_there(call.service.fleet, body.scopes, body.resource_groups, None)
     wanted = webhooks.Wanted(
         body.name,
         body.url,
@@ -179,7 +171,7 @@ async def _create(call: Call) -> WebhookCreated:
         statuses=tuple(body.statuses),
         types=tuple(body.types),
         scopes=tuple(body.scopes),
-        resource_groups=tuple(groups),
+        resource_groups=tuple(body.resource_groups),
         signed=body.signed,
         allow_http=body.allow_http,
         attempts_max=body.attempts_max,
