@@ -81,9 +81,9 @@ async def _approved(service: Service, request: Request) -> list[str]:
 
 async def _request(service: Service, name: str) -> Request | None:
     rows = service.fleet.requests
-    found = rows.get(known_id(rows, name))
+    found = known_id(rows, name)
     if found is not None:
-        return found
+        return rows[found]
     for line in reversed(await service.conductor.history(f"request:{name.lower()}")):
         if isinstance(line.change.row, Request):
             return line.change.row

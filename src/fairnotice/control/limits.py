@@ -4,12 +4,12 @@ What is not there is outside, like everything of somebody else's: so whoever is 
 the one from the other.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import NamedTuple
 
 from fairnotice.control.misfits import nearest
-from fairnotice.control.service import named
+from fairnotice.control.service import known_id, named
 from fairnotice.engine import Fleet
 from fairnotice.model import Requester, ScaleSet, Scope, Vm
 from fairnotice.words import ScopeKind
@@ -79,7 +79,7 @@ class Limits(NamedTuple):
 
     def operation(self, fleet: Fleet, name: str) -> bool:
         """An operation, or a whole request, of which every operation must be within."""
-        request = _spelled(fleet.requests, name)
+        request = known_id(fleet.requests, name)
         if request is not None and fleet.requests[request].requester == self.by:
             # Also one that made no operation: an approval, or what was so already.
             return True
@@ -90,7 +90,7 @@ class Limits(NamedTuple):
         return self._one_operation(fleet, name)
 
     def _one_operation(self, fleet: Fleet, name: str) -> bool:
-        found = _spelled(fleet.operations, name)
+        found = known_id(fleet.operations, name)
         return found is not None and (
             self._all_vms(fleet, fleet.operations[found].vms) or self._asked_for(fleet, found)
         )
@@ -143,11 +143,6 @@ def _without_vms(group: str, there: Iterable[str]) -> str:
     alike = nearest(there, group)
     meant = f" Did you mean {' or '.join(alike)}?" if alike else ""
     return f"No VM is in the resource group {group}, so nothing is to be seen there.{meant}"
-
-
-def _spelled(rows: Mapping[str, object], name: str) -> str | None:
-    """The id as these rows have it; None where they do not."""
-    return next((one for one in (name, name.lower()) if one in rows), None)
 
 
 _HOLD: dict[Reach, Callable[[Limits, Fleet, str], bool]] = {

@@ -85,9 +85,9 @@ def named(kind: str, rows: Mapping[str, Row], name: str) -> Row:
     return row
 
 
-def known_id(rows: Container[str], name: str) -> str:
-    """An id as these rows have it: clients write GUIDs in either case, and mean the same."""
-    return name.lower() if name not in rows and name.lower() in rows else name
+def known_id(rows: Container[str], name: str) -> str | None:
+    """An id as these rows have it, or None: clients write GUIDs in either case, alike."""
+    return next((one for one in (name, name.lower()) if one in rows), None)
 
 
 def everything(_: str) -> bool:
@@ -189,7 +189,7 @@ class Service:
     def operation(self, name: str) -> shapes.Operation:
         """One operation."""
         rows = self.fleet.operations
-        return views.operation(self.fleet, named("operation", rows, known_id(rows, name)))
+        return views.operation(self.fleet, named("operation", rows, known_id(rows, name) or name))
 
     def rollouts(self, after: str = "", only: Only = everything) -> Iterable[shapes.Rollout]:
         """Every rollout, without its nodes."""
@@ -199,7 +199,8 @@ class Service:
 
     def rollout(self, name: str) -> shapes.Rollout:
         """One rollout, with its nodes."""
-        row = named("rollout", self.fleet.rollouts, known_id(self.fleet.rollouts, name))
+        rows = self.fleet.rollouts
+        row = named("rollout", rows, known_id(rows, name) or name)
         canceled_count = views.canceled_nodes(self.fleet)[row.id]
         return views.rollout(self.fleet, row, canceled_count, self.conductor.now())
 
@@ -327,17 +328,19 @@ class Service:
 
     async def steer_rollout(self, what: str, rollout: str, who: Who) -> Result:
         """Pause, resume or cancel a rollout."""
-        row = named("rollout", self.fleet.rollouts, known_id(self.fleet.rollouts, rollout))
+        rows = self.fleet.rollouts
+        row = named("rollout", rows, known_id(rows, rollout) or rollout)
         return await self._steer(ROLLOUT_COMMANDS[what](rollout=row.id, by=who.requester), who)
 
     # ---- Operations and events ----
 
     async def cancel_operation(self, name: str, who: Who) -> Result:
         """Take back an operation with all its events; or what is left of a whole request."""
-        name = known_id(self.fleet.requests, known_id(self.fleet.operations, name))
-        if name not in self.fleet.requests:
-            named("operation", self.fleet.operations, name)
-        return await self._steer(commands.Cancel(target=name, by=who.requester), who)
+        target = known_id(self.fleet.requests, name)
+        if target is None:
+            rows = self.fleet.operations
+            target = named("operation", rows, known_id(rows, name) or name).id
+        return await self._steer(commands.Cancel(target=target, by=who.requester), who)
 
     async def approve(self, event: str, who: Who) -> Result:
         """Give the go-ahead in the control plane."""
