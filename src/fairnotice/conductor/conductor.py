@@ -20,7 +20,8 @@ from fairnotice.conductor.doubts import Doubts, changes_of
 from fairnotice.conductor.feed import Feed
 from fairnotice.conductor.following import RETRY_SECONDS, Following
 from fairnotice.conductor.leading import Lead, Leader, Reign, not_leading
-from fairnotice.conductor.orders import Orders, failed_nodes, order_of, say
+from fairnotice.conductor.log_lines import log_decision
+from fairnotice.conductor.orders import Orders, failed_nodes, order_of
 from fairnotice.conductor.store_thread import StoreThread
 from fairnotice.conductor.submissions import Decide, Submission, answer, decide_all, give_up
 from fairnotice.conductor.timers import Timers
@@ -438,7 +439,7 @@ class Conductor:
                 self.fleet.apply(change)
             self.feed.committed(changes)
         for decision in decisions:
-            say(decision)
+            log_decision(decision)
             for effect in decision.effects:
                 self._have_done(effect)
 
