@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
@@ -98,12 +97,7 @@ class Arm:
         self, route: ArmRoute, request: Request, names: dict[str, str], caller: Caller
     ) -> Call:
         query = {name.lower(): value for name, value in request.query_params.items()}
-        versions = [
-            value
-            for name, value in request.query_params.multi_items()
-            if name.lower() == "api-version"
-        ]
-        checked_version(versions)
+        checked_version(_versions(request))
         data = await _body(request)
         body = _object(data) if data and route.takes_body else None
         if body is None and route.takes_body and request.method in ("PUT", "PATCH"):
@@ -251,7 +245,7 @@ def _key(request: Request, data: bytes) -> str:
 def _following(request: Request, name: str, revision: int) -> dict[str, str]:
     """Where it is told how far it has come: at the address that was asked, as it was asked."""
     path = OPERATIONS.format(location=LOCATION, operation=name)
-    query = f"{REVISION}={revision}&api-version={next(_versions(request))}"
+    query = f"{REVISION}={revision}&api-version={_versions(request)[0]}"
     url = f"{asked_at(request)}/subscriptions/{SUBSCRIPTION_ID}/{path}?{query}"
     headers = {"Azure-AsyncOperation": url, "Retry-After": str(RETRY_AFTER_SECONDS)}
     if request.method not in ("PUT", "PATCH"):
@@ -260,7 +254,6 @@ def _following(request: Request, name: str, revision: int) -> dict[str, str]:
     return headers
 
 
-def _versions(request: Request) -> Iterator[str]:
-    for name, value in request.query_params.items():
-        if name.lower() == "api-version":
-            yield value
+def _versions(request: Request) -> list[str]:
+    given = request.query_params.multi_items()
+    return [value for name, value in given if name.lower() == "api-version"]
