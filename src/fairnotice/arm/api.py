@@ -18,7 +18,7 @@ from fairnotice.arm.failures import Failure, forbidden, malformed, of_error, sai
 from fairnotice.arm.filtering import must_be_unfiltered
 from fairnotice.arm.finding import must_be_ours
 from fairnotice.arm.kinds import INTEGERS_64
-from fairnotice.arm.long_running import RETRY_AFTER_SECONDS
+from fairnotice.arm.long_running import POLL_AGAIN_SECONDS
 from fairnotice.arm.paging import next_link
 from fairnotice.arm.paths import (
     LOCATION,
@@ -130,7 +130,7 @@ class Arm:
             done.body["nextLink"] = next_link(request, done.page_ends)
         body = b"" if done.body is None else msgspec.json.encode(done.body)
         if isinstance(done.body, dict) and done.body.get("status") == "InProgress":
-            headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+            headers["Retry-After"] = str(POLL_AGAIN_SECONDS)
         media_type = None if done.body is None else "application/json"
         return Response(body, done.status, headers=headers, media_type=media_type)
 
@@ -247,7 +247,7 @@ def _following(request: Request, name: str, revision: int) -> dict[str, str]:
     path = OPERATIONS.format(location=LOCATION, operation=name)
     query = f"{REVISION}={revision}&api-version={_versions(request)[0]}"
     url = f"{asked_at(request)}/subscriptions/{SUBSCRIPTION_ID}/{path}?{query}"
-    headers = {"Azure-AsyncOperation": url, "Retry-After": str(RETRY_AFTER_SECONDS)}
+    headers = {"Azure-AsyncOperation": url, "Retry-After": str(POLL_AGAIN_SECONDS)}
     if request.method not in ("PUT", "PATCH"):
         # Where there is one, az reads what it has written from there at the end, and not anew.
         headers["Location"] = f"{url}&monitor=true"

@@ -14,7 +14,7 @@ from fairnotice.words import OperationStatus
 
 IN_PROGRESS, SUCCEEDED, FAILED, CANCELED = "InProgress", "Succeeded", "Failed", "Canceled"
 # A whole number from 1 on: with any other, tools wait for half a minute.
-RETRY_AFTER_SECONDS = 1
+POLL_AGAIN_SECONDS = 1
 _ENDED = {
     OperationStatus.COMPLETED: SUCCEEDED,
     OperationStatus.RESOLVED: SUCCEEDED,
