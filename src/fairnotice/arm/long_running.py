@@ -10,7 +10,7 @@ from fairnotice.arm.failures import Failure
 from fairnotice.control.service import Service, known_id
 from fairnotice.engine.ending import impact_key
 from fairnotice.model import Event, Impact, Operation, Request
-from fairnotice.words import OperationStatus
+from fairnotice.words import ImpactStatus, OperationStatus
 
 IN_PROGRESS, SUCCEEDED, FAILED, CANCELED = "InProgress", "Succeeded", "Failed", "Canceled"
 # A whole number from 1 on: with any other, tools wait for half a minute.
@@ -108,7 +108,7 @@ def _word(service: Service, operation: Operation) -> str:
     over = [one for one in impacts if one is not None and not one.live]
     if len(over) < len(operation.vms) or not over:
         return IN_PROGRESS
-    return FAILED if any(one.status != "done" for one in over) else SUCCEEDED
+    return FAILED if any(one.status is not ImpactStatus.DONE for one in over) else SUCCEEDED
 
 
 async def _failure(service: Service, word: str, operation: Operation) -> Failure:
