@@ -9,7 +9,7 @@ from fairnotice.control.limits import must_be_there
 from fairnotice.control.route import Call, Memory, Paging, Route, page_of, part
 from fairnotice.control.shapes import Body, Nothing, Shape
 from fairnotice.deliveries import retries, webhooks
-from fairnotice.deliveries.sending import shown
+from fairnotice.deliveries.sending import URL_CHARACTERS_MAX, shown
 from fairnotice.stores.webhooks import Queued
 from fairnotice.words import EventSchema, EventStatus, EventType, TokenRole
 
@@ -52,7 +52,7 @@ class CreateWebhook(Body):
     name: Annotated[
         str, msgspec.Meta(pattern=webhooks.NAME_PATTERN, description=webhooks.NAME_IN_WORDS)
     ]
-    url: Annotated[str, msgspec.Meta(max_length=2_048)]
+    url: Annotated[str, msgspec.Meta(max_length=URL_CHARACTERS_MAX)]
     schema: EventSchema = EventSchema.CLOUDEVENTS
     statuses: list[EventStatus] = msgspec.field(default_factory=list)
     types: list[EventType] = msgspec.field(default_factory=list)
@@ -60,8 +60,10 @@ class CreateWebhook(Body):
     resource_groups: list[str] = msgspec.field(default_factory=list)
     signed: bool = False
     allow_http: bool = False
-    attempts_max: Annotated[int, msgspec.Meta(ge=1, le=retries.ATTEMPTS_MAX)] = 30
-    keep_minutes: Annotated[int, msgspec.Meta(ge=1, le=retries.KEEP_MINUTES_MAX)] = 1_440
+    attempts_max: Annotated[int, msgspec.Meta(ge=1, le=retries.ATTEMPTS_MAX)] = retries.ATTEMPTS_MAX
+    keep_minutes: Annotated[int, msgspec.Meta(ge=1, le=retries.KEEP_MINUTES_MAX)] = (
+        retries.KEEP_MINUTES_MAX
+    )
 
 
 class WebhookCreated(Shape):
