@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from fairnotice.control.bodies import Nothing
 from fairnotice.control.limits import must_be_there
 from fairnotice.control.route import Call, Memory, Paging, Route, page_of, part
-from fairnotice.control.shapes import Body, Nothing, Shape
+from fairnotice.control.shapes import Body, Shape
 from fairnotice.deliveries import retries, webhooks
 from fairnotice.deliveries.sending import URL_CHARACTERS_MAX, shown
 from fairnotice.stores.webhooks import Queued
