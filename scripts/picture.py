@@ -12,12 +12,12 @@ from rich.console import Console
 
 from fairnotice.cli.watch import View
 from fairnotice.clock import SystemClock
+from fairnotice.control.bodies import Maintain
 from fairnotice.control.feeding import feed_lines
 from fairnotice.control.fleet_body import specification
 from fairnotice.control.fleet_files import sample_fleet
 from fairnotice.control.running import Place, Plan, Running, running
 from fairnotice.control.service import Who
-from fairnotice.control.shapes import Maintain
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.model import Requester
 from fairnotice.stores.memory import MemoryStore

@@ -31,6 +31,14 @@ required = false
 [metadata]
 listen = "127.0.0.1:0"
 """
+ON_POSTGRES = """
+[store]
+url = "{url}"
+[control]
+listen = "127.0.0.1:{port}"
+[auth]
+required = false
+"""
 
 
 class Answer(NamedTuple):

@@ -15,7 +15,15 @@ from contextlib import ExitStack, closing, contextmanager
 import pytest
 
 from fairnotice.cli.serve_check import not_looked_at
-from tests.cli.serves import DOCUMENT, FLEET, PLAIN, certificate, free_port, serves
+from tests.cli.serves import (
+    DOCUMENT,
+    FLEET,
+    ON_POSTGRES,
+    PLAIN,
+    certificate,
+    free_port,
+    serves,
+)
 from tests.cli.typed import typed
 
 # Waits until somebody lets it go on.
@@ -307,16 +315,6 @@ def test_two_of_them_share_a_database(tmp_path, postgres_url):
         until(lambda: other.call("GET", "/readyz", trust=trust).json["leading"])
         assert other.call("POST", "/v1/vms/db/restart", trust=trust).status == 202
         assert other.end() == 0
-
-
-ON_POSTGRES = """
-[store]
-url = "{url}"
-[control]
-listen = "127.0.0.1:{port}"
-[auth]
-required = false
-"""
 
 
 def status_of(port, path):

@@ -291,12 +291,13 @@ def test_what_is_made_straight_in_the_store_is_checked_and_written_down(tmp_path
 
 
 def test_a_resource_group_without_vms_is_said_by_the_control_plane_too(guarded):
-    """The token is made: the VMs may come."""
-    done = guarded(
-        guarded.root, "token", "create", "later", "--role", "reader", "--resource-group", "later"
-    )
+    """The token is made: the VMs may come. Groups have no case, as in Azure."""
+    make = partial(guarded, guarded.root, "token", "create")
+    done = make("later", "--role", "reader", "--resource-group", "later")
     assert done.code == exits.DONE
     assert "No VM is in the resource group later" in done.err
+    there = make("there", "--role", "reader", "--resource-group", "SAMPLE")
+    assert (there.code, "No VM is in" in there.err) == (exits.DONE, False)
 
 
 def test_the_audit_of_a_name_that_nobody_has_says_so(guarded):

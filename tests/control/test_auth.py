@@ -294,8 +294,8 @@ def test_a_user_sees_what_became_of_a_vm_that_he_deleted():
 
 
 def test_a_resource_group_is_a_limit_too(asking):
-    """All of the sample is in one group; of another there is nothing."""
-    asking.texts["sample"] = kept(asking.store, "user-4", "reader", resource_groups=("sample",))
+    """All of the sample is in one group, in whatever letters; of another there is nothing."""
+    asking.texts["sample"] = kept(asking.store, "user-4", "reader", resource_groups=("Sample",))
     asking.texts["empty"] = kept(asking.store, "user-5", "reader", resource_groups=("other",))
     for kind in ("vms", "scopes", "scale-sets"):
         everything = asking.ask("reader", "get", f"/v1/{kind}").json

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from fairnotice.control import misfits, shapes, views
+from fairnotice.control import bodies, misfits, shapes, views
 from fairnotice.control.foreseeing import Foreseeing
 from fairnotice.control.keys import Keys
 from fairnotice.control.service import Service, Who, beyond, named
@@ -63,7 +63,7 @@ def test_what_the_driver_cannot_do_is_warned_of():
             asked = await service.on_vms("redeploy", ("db",), OPERATOR)
             assert asked.warnings == foreseen.warnings
             assert (await service.on_vms("restart", ("web-0",), OPERATOR)).warnings == []
-            body = shapes.StartRollout(nodes=["node-0"], impact="migrate", dry_run=True)
+            body = bodies.StartRollout(nodes=["node-0"], impact="migrate", dry_run=True)
             (warning,) = (await service.start_rollout(OPERATOR, body)).warnings
             assert "cannot migrate" in warning
 
@@ -134,7 +134,7 @@ def test_why_a_node_waits_is_told_of_the_first_only(monkeypatch):
 
     async def story():
         async with service_of() as service:
-            body = shapes.StartRollout(nodes=list(service.fleet.nodes)[:4])
+            body = bodies.StartRollout(nodes=list(service.fleet.nodes)[:4])
             rollout = (await service.start_rollout(OPERATOR, body)).id
             await service.steer_rollout("pause", rollout, OPERATOR)
             nodes = service.rollout(rollout).nodes
@@ -186,8 +186,8 @@ def test_a_key_is_kept_for_as_long_as_the_law_keeps_its_own():
 
 def test_the_type_at_a_path():
     """However deep, through lists and what may be null."""
-    assert misfits.shape_at(shapes.StartRollout, "windows[3]") is shapes.WindowBody
-    choices = misfits.choices_of(misfits.shape_at(shapes.ChangeScope, "automatically_approve[0]"))
+    assert misfits.shape_at(bodies.StartRollout, "windows[3]") is shapes.WindowBody
+    choices = misfits.choices_of(misfits.shape_at(bodies.ChangeScope, "automatically_approve[0]"))
     assert choices == [kind.value for kind in EventType]
-    assert misfits.shape_at(shapes.StartRollout, "nowhere.at.all") is None
+    assert misfits.shape_at(bodies.StartRollout, "nowhere.at.all") is None
     assert misfits.names_of(int) == ()

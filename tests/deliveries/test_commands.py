@@ -91,11 +91,11 @@ def test_a_secret_is_kept_in_a_new_file(receiver, type_in, tmp_path):
 
 def test_what_waits_is_no_dead_letter(served, receiver, type_in):
     """Whoever would have it tried again is told that it will be, and when."""
+    served.run.delivering.retry_seconds = (30.0,)
     type_in("create", "ops", receiver.url)
     none = type_in("redeliver", "ops")
     assert (none.out, none.err) == ("Tried again: 0\n", "No letter is dead.\n")
     receiver.answers = lambda _: 500
-    served.run.delivering.retry_seconds = (30.0,)
     restarted(served)
     until(lambda: "retrying" in type_in("show", "ops").out)
     waits = type_in("redeliver", "ops")

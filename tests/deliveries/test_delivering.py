@@ -72,7 +72,7 @@ def test_only_what_is_wanted_is_told(served, receiver, hook):
     with receiving() as group:
         made = hook(group, name="group", resource_groups=["SAMPLE"], statuses=["Canceled"])
         # Without case, as in Azure.
-        assert (made["warnings"], made["webhook"]["resource_groups"]) == ([], ["sample"])
+        assert (made["warnings"], made["webhook"]["resource_groups"]) == ([], ["SAMPLE"])
         for vm in ("web-0", "db"):
             approve(served, restarted(served, vm))
         gone = restarted(served, "web-1")

@@ -43,6 +43,13 @@ def pause_seconds(delivery, **more):
     return (after.next_at - START).total_seconds()
 
 
+def test_a_webhook_of_which_nothing_is_said_is_tried_for_as_long_as_may_be():
+    """The store says so in numbers of its own: it may not ask the room that delivers."""
+    made = webhook()
+    longest = retries.ATTEMPTS_MAX, retries.KEEP_MINUTES_MAX
+    assert (made.attempts_max, made.keep_minutes) == longest
+
+
 def test_every_step_of_the_ladder():
     """Longer and longer, then every hour."""
     assert [pause_seconds(letter(attempts=tries)) for tries in range(8)] == LADDER

@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import ExitStack
 
 from fairnotice.deliveries.courier import AT_ONCE_MAX
-from tests.cli.serves import free_port, serves
+from tests.cli.serves import ON_POSTGRES, free_port, serves
 from tests.conductor.orchestra import until as soon
 from tests.deliveries.receivers import receiving
 from tests.deliveries.test_crashes import enable, member, put
@@ -18,13 +18,7 @@ FLEET = {
     "availability_set": [{"name": "web"}],
     "vm": [{"name": name, "node": "n", "availability_set": "web"} for name in VMS],
 }
-MEMBER = """
-[store]
-url = "{url}"
-[control]
-listen = "127.0.0.1:{port}"
-[auth]
-required = false
+CLUSTER = """
 [cluster]
 address = "http://127.0.0.1:{port}"
 lease_seconds = 2
@@ -56,7 +50,7 @@ def members(stack, folder, url):
     found = []
     for name in ("one", "two"):
         (folder / name).mkdir()
-        text = MEMBER.format(url=url, port=free_port())
+        text = (ON_POSTGRES + CLUSTER).format(url=url, port=free_port())
         found.append(stack.enter_context(serves(folder / name, text)))
         until(lambda: standing(found[0])["leading"])
     until(lambda: standing(found[1])["leader"])

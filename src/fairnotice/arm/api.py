@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
@@ -19,7 +18,7 @@ from fairnotice.arm.failures import Failure, forbidden, malformed, of_error, sai
 from fairnotice.arm.filtering import must_be_unfiltered
 from fairnotice.arm.finding import must_be_ours
 from fairnotice.arm.kinds import INTEGERS_64
-from fairnotice.arm.long_running import RETRY_AFTER_SECONDS
+from fairnotice.arm.long_running import POLL_AGAIN_SECONDS
 from fairnotice.arm.paging import next_link
 from fairnotice.arm.paths import (
     LOCATION,
@@ -98,12 +97,7 @@ class Arm:
         self, route: ArmRoute, request: Request, names: dict[str, str], caller: Caller
     ) -> Call:
         query = {name.lower(): value for name, value in request.query_params.items()}
-        versions = [
-            value
-            for name, value in request.query_params.multi_items()
-            if name.lower() == "api-version"
-        ]
-        checked_version(versions)
+        checked_version(_versions(request))
         data = await _body(request)
         body = _object(data) if data and route.takes_body else None
         if body is None and route.takes_body and request.method in ("PUT", "PATCH"):
@@ -136,7 +130,7 @@ class Arm:
             done.body["nextLink"] = next_link(request, done.page_ends)
         body = b"" if done.body is None else msgspec.json.encode(done.body)
         if isinstance(done.body, dict) and done.body.get("status") == "InProgress":
-            headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+            headers["Retry-After"] = str(POLL_AGAIN_SECONDS)
         media_type = None if done.body is None else "application/json"
         return Response(body, done.status, headers=headers, media_type=media_type)
 
@@ -251,16 +245,15 @@ def _key(request: Request, data: bytes) -> str:
 def _following(request: Request, name: str, revision: int) -> dict[str, str]:
     """Where it is told how far it has come: at the address that was asked, as it was asked."""
     path = OPERATIONS.format(location=LOCATION, operation=name)
-    query = f"{REVISION}={revision}&api-version={next(_versions(request))}"
+    query = f"{REVISION}={revision}&api-version={_versions(request)[0]}"
     url = f"{asked_at(request)}/subscriptions/{SUBSCRIPTION_ID}/{path}?{query}"
-    headers = {"Azure-AsyncOperation": url, "Retry-After": str(RETRY_AFTER_SECONDS)}
+    headers = {"Azure-AsyncOperation": url, "Retry-After": str(POLL_AGAIN_SECONDS)}
     if request.method not in ("PUT", "PATCH"):
         # Where there is one, az reads what it has written from there at the end, and not anew.
         headers["Location"] = f"{url}&monitor=true"
     return headers
 
 
-def _versions(request: Request) -> Iterator[str]:
-    for name, value in request.query_params.items():
-        if name.lower() == "api-version":
-            yield value
+def _versions(request: Request) -> list[str]:
+    given = request.query_params.multi_items()
+    return [value for name, value in given if name.lower() == "api-version"]

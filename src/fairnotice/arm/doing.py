@@ -27,6 +27,13 @@ async def on_vms(call: Call, what: str, vms: Iterable[Vm]) -> Done:
     return Done(status=ACCEPTED, request=followed(call))
 
 
+def must_not_hibernate(call: Call) -> None:
+    """Refused: it would be deallocated, and what is in its memory lost."""
+    if call.query.get("hibernate", "").lower() == "true":
+        message = "Nothing is hibernated here. Leave out hibernate to deallocate it."
+        raise Failure(409, "OperationNotAllowed", message, "hibernate")
+
+
 def followed(call: Call) -> str | None:
     """The request of this call, which the law knows by its key."""
     assert call.who.key is not None
@@ -91,3 +98,28 @@ async def approve(call: Call, events: Iterable[Event]) -> None:
     result = await call.service.approve_all(names, call.who)
     if isinstance(result, Refusal):
         raise of_refusal(result)
+
+
+# ---- The one VM or instance of an address, which `find` finds ----
+
+
+async def act_on_one(find: Callable[[Call], Vm], what: str, call: Call) -> Done:
+    """Restart, redeploy, stop, start or deallocate it."""
+    must_not_hibernate(call)
+    return await on_vms(call, what, [find(call)])
+
+
+async def evict_one(find: Callable[[Call], Vm], call: Call) -> Done:
+    """Take it away, where it is a Spot VM."""
+    await on_vms(call, "evict", [find(call)])
+    return Done(status=204)
+
+
+async def delete_one(find: Callable[[Call], Vm], call: Call) -> Done:
+    """Delete it."""
+    return await delete(call, lambda call: [find(call)])
+
+
+async def maintain_one(find: Callable[[Call], Vm], call: Call) -> Done:
+    """Approve what the platform has announced for it."""
+    return await perform_maintenance(call, lambda call: [find(call)])

@@ -10,11 +10,11 @@ from fairnotice.arm.failures import Failure
 from fairnotice.control.service import Service, known_id
 from fairnotice.engine.ending import impact_key
 from fairnotice.model import Event, Impact, Operation, Request
-from fairnotice.words import OperationStatus
+from fairnotice.words import ImpactStatus, OperationStatus
 
 IN_PROGRESS, SUCCEEDED, FAILED, CANCELED = "InProgress", "Succeeded", "Failed", "Canceled"
 # A whole number from 1 on: with any other, tools wait for half a minute.
-RETRY_AFTER_SECONDS = 1
+POLL_AGAIN_SECONDS = 1
 _ENDED = {
     OperationStatus.COMPLETED: SUCCEEDED,
     OperationStatus.RESOLVED: SUCCEEDED,
@@ -81,9 +81,9 @@ async def _approved(service: Service, request: Request) -> list[str]:
 
 async def _request(service: Service, name: str) -> Request | None:
     rows = service.fleet.requests
-    found = rows.get(known_id(rows, name))
+    found = known_id(rows, name)
     if found is not None:
-        return found
+        return rows[found]
     for line in reversed(await service.conductor.history(f"request:{name.lower()}")):
         if isinstance(line.change.row, Request):
             return line.change.row
@@ -108,7 +108,7 @@ def _word(service: Service, operation: Operation) -> str:
     over = [one for one in impacts if one is not None and not one.live]
     if len(over) < len(operation.vms) or not over:
         return IN_PROGRESS
-    return FAILED if any(one.status != "done" for one in over) else SUCCEEDED
+    return FAILED if any(one.status is not ImpactStatus.DONE for one in over) else SUCCEEDED
 
 
 async def _failure(service: Service, word: str, operation: Operation) -> Failure:

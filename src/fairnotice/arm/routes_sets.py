@@ -6,8 +6,13 @@ from functools import partial
 from fairnotice.arm import filtering, finding, paths, properties, scaling, shapes
 from fairnotice.arm.doing import (
     NO_DISKS,
+    act_on_one,
     delete,
+    delete_one,
+    evict_one,
     followed,
+    maintain_one,
+    must_not_hibernate,
     not_there_anyway,
     on_vms,
     perform_maintenance,
@@ -17,7 +22,7 @@ from fairnotice.arm.doing import (
 from fairnotice.arm.failures import Failure, NotThere, forbidden, malformed
 from fairnotice.arm.paging import by_number, page
 from fairnotice.arm.route import ArmRoute, Call, Done, Handler
-from fairnotice.arm.routes_vms import ACTIONS, must_not_hibernate
+from fairnotice.arm.routes_vms import ACTIONS
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
 from fairnotice.model import ScaleSet, Scope, Vm
@@ -199,23 +204,10 @@ def _instance_view(call: Call) -> Done:
     return Done(shapes.instance_view(call.fleet, finding.instance(call)))
 
 
-async def _act_on_one(what: str, call: Call) -> Done:
-    must_not_hibernate(call)
-    return await on_vms(call, what, [finding.instance(call)])
-
-
-async def _delete_one(call: Call) -> Done:
+async def _delete_instance(call: Call) -> Done:
+    # As with several: the set must be there.
     finding.scale_set(call)
-    return await delete(call, lambda call: [finding.instance(call)])
-
-
-async def _evict_one(call: Call) -> Done:
-    await on_vms(call, "evict", [finding.instance(call)])
-    return Done(status=204)
-
-
-async def _maintain_one(call: Call) -> Done:
-    return await perform_maintenance(call, lambda call: [finding.instance(call)])
+    return await delete_one(finding.instance, call)
 
 
 # ---- Availability sets ----
@@ -298,17 +290,25 @@ def _instance_routes() -> Iterable[ArmRoute]:
         yield ArmRoute("GET", path, summary, handle, reader, reach, instance_name)
     deeds: tuple[tuple[str, str, Handler], ...] = (
         *(
-            (azures, f"{ours.capitalize()} an instance.", partial(_act_on_one, ours))
+            (
+                azures,
+                f"{ours.capitalize()} an instance.",
+                partial(act_on_one, finding.instance, ours),
+            )
             for azures, ours in ACTIONS.items()
         ),
-        ("simulateEviction", "Take a Spot instance away.", _evict_one),
-        ("performMaintenance", "Approve what the platform has announced.", _maintain_one),
+        ("simulateEviction", "Take a Spot instance away.", partial(evict_one, finding.instance)),
+        (
+            "performMaintenance",
+            "Approve what the platform has announced.",
+            partial(maintain_one, finding.instance),
+        ),
     )
     for word, summary, act in deeds:
         path = f"{INSTANCE}/{word}"
         yield ArmRoute("POST", path, summary, act, operator, reach, instance_name, takes_body=True)
     summary = "Delete an instance."
-    yield ArmRoute("DELETE", INSTANCE, summary, _delete_one, operator, reach, instance_name)
+    yield ArmRoute("DELETE", INSTANCE, summary, _delete_instance, operator, reach, instance_name)
 
 
 def _availability_routes() -> Iterable[ArmRoute]:

@@ -4,8 +4,14 @@ from collections.abc import Iterable
 from functools import partial
 
 from fairnotice.arm import filtering, finding, paths, properties, shapes
-from fairnotice.arm.doing import NO_DISKS, delete, on_vms, perform_maintenance, refuse
-from fairnotice.arm.failures import Failure
+from fairnotice.arm.doing import (
+    NO_DISKS,
+    act_on_one,
+    delete_one,
+    evict_one,
+    maintain_one,
+    refuse,
+)
 from fairnotice.arm.paging import page
 from fairnotice.arm.route import ArmRoute, Call, Done, Handler
 from fairnotice.control.limits import Reach
@@ -56,27 +62,6 @@ def _view(call: Call) -> Done:
     return Done(shapes.instance_view(call.fleet, finding.vm(call)))
 
 
-def must_not_hibernate(call: Call) -> None:
-    """Refused: it would be deallocated, and what is in its memory lost."""
-    if call.query.get("hibernate", "").lower() == "true":
-        message = "Nothing is hibernated here. Leave out hibernate to deallocate it."
-        raise Failure(409, "OperationNotAllowed", message, "hibernate")
-
-
-async def _act(what: str, call: Call) -> Done:
-    must_not_hibernate(call)
-    return await on_vms(call, what, [finding.vm(call)])
-
-
-async def _evict(call: Call) -> Done:
-    await on_vms(call, "evict", [finding.vm(call)])
-    return Done(status=204)
-
-
-async def _maintain(call: Call) -> Done:
-    return await perform_maintenance(call, lambda call: [finding.vm(call)])
-
-
 async def _reapply(call: Call) -> Done:
     # It is as it should be: the law puts it there again and again.
     finding.vm(call)
@@ -98,10 +83,6 @@ async def _put(call: Call) -> Done:
     return await _write(call, whole=True)
 
 
-async def _delete(call: Call) -> Done:
-    return await delete(call, lambda call: [finding.vm(call)])
-
-
 def _routes() -> Iterable[ArmRoute]:
     reader, operator = TokenRole.READER, TokenRole.OPERATOR
     everywhere = f"{paths.SUBSCRIPTION}/{paths.VMS}"
@@ -112,21 +93,26 @@ def _routes() -> Iterable[ArmRoute]:
     summary = "How a VM is now."
     yield ArmRoute("GET", f"{VM}/instanceView", summary, _view, reader, Reach.VM, vm_name)
     for azures, ours in ACTIONS.items():
-        act = partial(_act, ours)
+        act = partial(act_on_one, finding.vm, ours)
         summary = f"{ours.capitalize()} a VM."
         path = f"{VM}/{azures}"
         yield ArmRoute("POST", path, summary, act, operator, Reach.VM, vm_name, takes_body=True)
     refused = partial(refuse, finding.vm, NO_DISKS)
     deeds: tuple[tuple[str, str, Handler], ...] = (
-        ("simulateEviction", "Take a Spot VM away.", _evict),
-        ("performMaintenance", "Approve what the platform has announced for a VM.", _maintain),
+        ("simulateEviction", "Take a Spot VM away.", partial(evict_one, finding.vm)),
+        (
+            "performMaintenance",
+            "Approve what the platform has announced for a VM.",
+            partial(maintain_one, finding.vm),
+        ),
         ("reapply", "Changes nothing: a VM is as the law has it.", _reapply),
         *((word, "Refused: there are no disks.", refused) for word in REFUSED),
     )
     for word, summary, handle in deeds:
         path = f"{VM}/{word}"
         yield ArmRoute("POST", path, summary, handle, operator, Reach.VM, vm_name, takes_body=True)
-    yield ArmRoute("DELETE", VM, "Delete a VM.", _delete, operator, Reach.VM, vm_name)
+    gone = partial(delete_one, finding.vm)
+    yield ArmRoute("DELETE", VM, "Delete a VM.", gone, operator, Reach.VM, vm_name)
     change = partial(_write, whole=False)
     summary = "Say something else of a VM."
     yield ArmRoute("PATCH", VM, summary, change, operator, Reach.VM, vm_name, takes_body=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fairnotice.arm.failures import Failure, of_refusal
 from fairnotice.arm.route import Call
-from fairnotice.control import shapes
+from fairnotice.control import bodies, shapes
 from fairnotice.engine import Code, Fleet, Refusal, commands
 from fairnotice.model import ScaleSet
 
@@ -77,7 +77,7 @@ async def scale(call: Call, row: ScaleSet, more: int, found: tuple[str, ...]) ->
     if more > 0:
         result = await _scale_out(call, row, more, found)
     elif more < 0:
-        result = await call.service.scale_in(row.name, call.who, shapes.ScaleIn(count=-more))
+        result = await call.service.scale_in(row.name, call.who, bodies.ScaleIn(count=-more))
     else:
         return None
     if isinstance(result, Refusal):

@@ -34,8 +34,6 @@ from fairnotice.control.problems import unavailable
 from fairnotice.control.running import Beside, Entrance, Place, Running, answering, listening
 from fairnotice.errors import Unavailable
 
-PLACE = Place("127.0.0.1", 8643)
-
 
 class SigningIn(NamedTuple):
     """How somebody says who he is: addresses for whom has no token yet, and whose a token is."""

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from fairnotice.control import private_files
+from fairnotice.control.certificates import stamp_of
 from fairnotice.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -217,13 +218,13 @@ class KeyFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp = _stamp(path)
+        self._stamp = stamp_of(path)
         self._keys = _read(path)
 
     @property
     def keys(self) -> Keys:
         """Those in force."""
-        stamp = _stamp(self._path)
+        stamp = stamp_of(self._path)
         if stamp != self._stamp:
             self._stamp = stamp
             try:
@@ -241,11 +242,3 @@ def _read(path: Path) -> Keys:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     return Keys(keys_from(data, str(path)))
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

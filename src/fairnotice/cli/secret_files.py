@@ -27,8 +27,8 @@ def new_file(path: Path, otherwise: str) -> Iterator[int]:
         os.close(opened)
 
 
-def kept(secret: str, file: int, path: str) -> bool:
-    """Whether it is in the file; where it is not, it is printed, since nobody can read it again."""
+def write_or_print(secret: str, file: int, path: str) -> bool:
+    """Write it, or print it where that fails: nobody can read it again. Whether it was written."""
     try:
         os.write(file, f"{secret}\n".encode("ascii"))
     except OSError as error:

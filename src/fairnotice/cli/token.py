@@ -13,7 +13,7 @@ from fairnotice.cli import exits, shown
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import from_api
 from fairnotice.cli.parsing import Subparsers, group, leaf, some_name, store_options
-from fairnotice.cli.secret_files import kept, new_file
+from fairnotice.cli.secret_files import new_file, write_or_print
 from fairnotice.cli.session import Session
 from fairnotice.control import straight, tokens
 from fairnotice.errors import UsageError
@@ -140,7 +140,7 @@ def _create(session: Session) -> int:
         return session.show(_made(session, wanted), partial(_say_created, session))
     with new_file(Path(options.output), "no token is made") as file:
         made = _made(session, wanted)
-        if not kept(made.pop("secret"), file, options.output):
+        if not write_or_print(made.pop("secret"), file, options.output):
             return exits.REFUSED
     return session.show(made, partial(_say_kept, session))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from fairnotice.cli import exits, shown
 from fairnotice.cli.parsing import Subparsers, group, leaf, some_name, up_to
-from fairnotice.cli.secret_files import kept, new_file
+from fairnotice.cli.secret_files import new_file, write_or_print
 from fairnotice.cli.session import Session
 from fairnotice.deliveries.retries import ATTEMPTS_MAX, KEEP_MINUTES_MAX
 from fairnotice.errors import UsageError
@@ -108,7 +108,7 @@ def _create(session: Session) -> int:
         raise UsageError("Without --signed there is no secret to write to --output.")
     with new_file(Path(options.output), "no webhook is made") as file:
         made = session.remote.post("v1", "webhooks", body=given)
-        if not kept(made.pop("secret"), file, options.output):
+        if not write_or_print(made.pop("secret"), file, options.output):
             return exits.REFUSED
     return session.show(made, partial(_say_kept, options.output))
 

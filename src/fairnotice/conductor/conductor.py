@@ -19,10 +19,12 @@ from fairnotice.conductor.alone import Alone
 from fairnotice.conductor.doubts import Doubts, changes_of
 from fairnotice.conductor.feed import Feed
 from fairnotice.conductor.following import RETRY_SECONDS, Following
-from fairnotice.conductor.leading import Lead, Leader, Reign, not_leading
-from fairnotice.conductor.orders import Orders, failed_nodes, order_of, say
+from fairnotice.conductor.leading import Lead, not_leading
+from fairnotice.conductor.log_lines import log_decision
+from fairnotice.conductor.orders import Orders, failed_nodes, order_of
 from fairnotice.conductor.store_thread import StoreThread
 from fairnotice.conductor.submissions import Decide, Submission, answer, decide_all, give_up
+from fairnotice.conductor.succession import Succession
 from fairnotice.conductor.timers import Timers
 from fairnotice.conductor.waking import Waking, forget_daily, forget_some
 from fairnotice.drivers.driver import Capabilities, Driver
@@ -47,7 +49,7 @@ LINES_COMPARED_MAX = 1_000_000
 Result = TypeVar("Result")
 
 
-class Conductor:
+class Conductor(Succession):
     """Keeps one fleet: the only thing that writes to its store and calls its driver.
 
     conductor = Conductor(store, driver, clock)
@@ -75,11 +77,11 @@ class Conductor:
         decide: Decide = decide,
         in_memory: bool = False,
     ) -> None:
+        super().__init__()
         self.timing = timing
         self.fleet = Fleet(timing)
         self._thread = StoreThread(store, in_memory=in_memory)
         self.feed = Feed(self.fleet, self._thread.read_lines)
-        self.epoch = 0
         self._doubts = Doubts()
         self._store = store
         self._driver = driver
@@ -92,25 +94,15 @@ class Conductor:
             driver, clock, self.submit, self._is_live, lambda: failed_nodes(self.fleet)
         )
         self._latest = clock.wall()
-        # The life that takes commands has begun here.
-        self._leads = False
         self._ending = False
-        # Where several share a store: our part in who leads, and our reading after the others.
-        self._lead: Lead | None = None
         # Where it leads alone what others may come upon: a lease all the same.
         self._alone: Alone | None = None
-        self._following: Following | None = None
         self._waiting: list[Submission] = []
         self._arrived = asyncio.Event()
         self._conducting: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[None]] = []
 
     # ---- What it is doing ----
-
-    @property
-    def leading(self) -> bool:
-        """Whether commands are taken here."""
-        return self._leads and (self._lead is None or self._lead.has(self.epoch))
 
     @property
     def trouble(self) -> Unavailable | None:
@@ -126,22 +118,6 @@ class Conductor:
     def timers(self) -> Timers:
         """What the law wants to look at again, and when."""
         return self._waking.timers
-
-    @property
-    def leader(self) -> Leader | None:
-        """Who leads, where several share a store; None where nobody does or it is not known."""
-        return None if self._lead is None else self._lead.leader
-
-    @property
-    def shares(self) -> bool:
-        """Whether this is one of several that share a store."""
-        return self._lead is not None
-
-    @property
-    def lag_seconds(self) -> float:
-        """For how long a process that follows has not known that it is where the journal ends."""
-        behind = self._following is not None and not self.leading
-        return self._following.lag_seconds if behind and self._following is not None else 0.0
 
     # ---- Beginning and ending ----
 
@@ -234,75 +210,6 @@ class Conductor:
             await self._following.close()
         await self._driver.close()
         await self._thread.close()
-
-    # ---- One of several ----
-
-    def _lead_changed(self) -> None:
-        """Who leads may be another: whoever waits for something looks."""
-        self._arrived.set()
-        if self._following is not None:
-            self._following.interrupt()
-
-    async def _follow(self, following: Following) -> None:
-        """Take in what others have committed; lead, where the lead was won."""
-        reign = None if self._lead is None else self._lead.reign
-        try:
-            if reign is not None:
-                await self._take_over(following, reign)
-            else:
-                until = await following.beyond(self.fleet.revision)
-                if until is not None:
-                    await following.read_to(until, self.fleet, self._load)
-        except LeadLost as error:
-            self._step_aside(error)
-        except Unavailable as error:
-            if following.lost or reign is not None:
-                self._doubts.begin(error)
-            if following.lost:
-                self.feed.cut()
-            await asyncio.sleep(RETRY_SECONDS)
-        else:
-            self._doubts.end()
-            self.feed.mend()
-
-    async def _take_over(self, following: Following, reign: Reign) -> None:
-        """Lead: from here on nobody else's commit is made, so the journal holds still."""
-        self.epoch = reign.epoch
-        await following.read_to(await following.end(), self.fleet, self._load)
-        self._latest = reign.wall_clock(self._clock.wall(), self.fleet.recorded_at)
-        await self._begin_life(takeover=reign.takeover)
-        self._doubts.settled()
-        self._leads = True
-        self._begin_waking()
-        log.warning("leads now, in epoch %d from revision %d on", self.epoch, self.fleet.revision)
-
-    async def _step_down(self) -> None:
-        """Lead no more, and have no part in what was begun: whoever leads now asks for it."""
-        self._leads = False
-        log.warning("leads no more: epoch %d is over here", self.epoch)
-        await self._end_waking()
-        await self._orders.drop()
-        self.timers.clear()
-        self._doubts.settled()
-        if self._following is not None:
-            self._following.begin()
-        waiting, self._waiting = self._waiting, []
-        give_up(waiting, not_leading(self.leader))
-
-    def _step_aside(self, error: LeadLost) -> None:
-        """The store says that another epoch has begun, before the lease did."""
-        log.warning("%s", error)
-        if self._lead is not None:
-            self._lead.give_up(self.epoch)
-
-    def _deposed(self, error: LeadLost) -> None:
-        """It was alone, and another leads: nothing is done or shown here any more."""
-        self._leads = False
-        self._doubts.begin(error)
-        self.feed.cut()
-        waiting, self._waiting = self._waiting, []
-        self._arrived.clear()
-        give_up(waiting, error)
 
     # ---- Commands ----
 
@@ -438,7 +345,7 @@ class Conductor:
                 self.fleet.apply(change)
             self.feed.committed(changes)
         for decision in decisions:
-            say(decision)
+            log_decision(decision)
             for effect in decision.effects:
                 self._have_done(effect)
 

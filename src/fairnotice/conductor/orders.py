@@ -8,13 +8,12 @@ from typing import Any
 
 from fairnotice.clock import Clock
 from fairnotice.drivers.driver import Driver, Order, Report
-from fairnotice.engine import Decision, Fleet
-from fairnotice.engine.changes import ImpactEnded
+from fairnotice.engine import Fleet
 from fairnotice.engine.commands import ReportOutcome
 from fairnotice.engine.effects import BeginImpact
 from fairnotice.errors import LeadLost, NotLeading, Unavailable
 from fairnotice.model import Impact
-from fairnotice.words import ImpactStatus, NodeHealth, Outcome
+from fairnotice.words import NodeHealth, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -163,17 +162,6 @@ class Orders:
                 return
             else:
                 return
-
-
-def say(decision: Decision) -> None:
-    """What an operator should read in the log of a decision that is in force."""
-    for warning in decision.warnings:
-        log.warning("%s", warning)
-    for change in decision.changes:
-        if isinstance(change, ImpactEnded) and change.row.status is not ImpactStatus.DONE:
-            impact = change.row
-            why = (impact.kind, impact.vm, impact.status, impact.reason, impact.key)
-            log.warning("%s of %s %s: %s (impact %s)", *why)
 
 
 def order_of(fleet: Fleet, effect: BeginImpact, now: datetime) -> Order:

@@ -98,7 +98,8 @@ def caller_of(bearer: Bearer) -> Caller:
         # It speaks for VMs, by their names; by its own it may ask the law for nothing.
         role = Role.VM
     requester = Requester(token.name, role)
-    limits = Limits(frozenset(token.scopes), frozenset(token.resource_groups), requester)
+    groups = frozenset(group.lower() for group in token.resource_groups)
+    limits = Limits(frozenset(token.scopes), groups, requester)
     return Caller(requester, token, limits if limited else None, bearer.ended)
 
 

@@ -17,6 +17,9 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_SECONDS = 10.0
 LATE_SECONDS = 7 * 86_400
 
+# When a file was written, its size and its place on the disk.
+Stamp = tuple[int, int, int]
+
 
 class Pair(NamedTuple):
     """A certificate, with those that vouch for it behind it in its file, and its key: PEM files."""
@@ -119,12 +122,12 @@ def _readable(path: Path) -> bool:
     return True
 
 
-def _stamps(pair: Pair) -> list[tuple[int, int, int] | None]:
-    """By what it is seen that a file was replaced or rewritten."""
-    return [_stamp(path) for path in pair]
+def _stamps(pair: Pair) -> list[Stamp | None]:
+    return [stamp_of(path) for path in pair]
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def stamp_of(path: Path) -> Stamp | None:
+    """By what it is seen that a file was replaced or rewritten; None where it is not there."""
     try:
         found = path.stat()
     except OSError:

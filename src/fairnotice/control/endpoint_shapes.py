@@ -5,7 +5,8 @@ from typing import Annotated
 
 import msgspec
 
-from fairnotice.control.shapes import Body, Instant, Shape
+from fairnotice.control.bodies import Instant
+from fairnotice.control.shapes import Body, Shape
 
 Revision = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 # So much in one report; whoever has more to say says it in several.

@@ -4,14 +4,14 @@ What is not there is outside, like everything of somebody else's: so whoever is 
 the one from the other.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import NamedTuple
 
 from fairnotice.control.misfits import nearest
-from fairnotice.control.service import named
+from fairnotice.control.service import known_id, named
 from fairnotice.engine import Fleet
-from fairnotice.model import Requester, ScaleSet, Scope
+from fairnotice.model import Requester, ScaleSet, Scope, Vm
 from fairnotice.words import ScopeKind
 
 
@@ -33,6 +33,7 @@ class Limits(NamedTuple):
     """What is in these scopes, or in these resource groups; and what `by` has asked for there."""
 
     scopes: frozenset[str]
+    # In small letters, since they have no case in Azure.
     resource_groups: frozenset[str]
     by: Requester
 
@@ -45,9 +46,7 @@ class Limits(NamedTuple):
     def vm(self, fleet: Fleet, name: str) -> bool:
         """A VM."""
         vm = fleet.vms.get(name)
-        return vm is not None and (
-            vm.resource_group in self.resource_groups or self.scope(fleet, vm.scope)
-        )
+        return vm is not None and (self._has_group_of(vm) or self.scope(fleet, vm.scope))
 
     def scope(self, fleet: Fleet, name: str) -> bool:
         """A scope."""
@@ -57,9 +56,7 @@ class Limits(NamedTuple):
     def scale_set(self, fleet: Fleet, name: str) -> bool:
         """A scale set."""
         row = fleet.scale_sets.get(name)
-        return row is not None and (
-            row.resource_group in self.resource_groups or self._all_groups(fleet, row)
-        )
+        return row is not None and (self._has_group_of(row) or self._all_groups(fleet, row))
 
     def _all_groups(self, fleet: Fleet, row: ScaleSet) -> bool:
         """Whether every placement group of a scale set is one of the scopes."""
@@ -82,7 +79,7 @@ class Limits(NamedTuple):
 
     def operation(self, fleet: Fleet, name: str) -> bool:
         """An operation, or a whole request, of which every operation must be within."""
-        request = _spelled(fleet.requests, name)
+        request = known_id(fleet.requests, name)
         if request is not None and fleet.requests[request].requester == self.by:
             # Also one that made no operation: an approval, or what was so already.
             return True
@@ -93,7 +90,7 @@ class Limits(NamedTuple):
         return self._one_operation(fleet, name)
 
     def _one_operation(self, fleet: Fleet, name: str) -> bool:
-        found = _spelled(fleet.operations, name)
+        found = known_id(fleet.operations, name)
         return found is not None and (
             self._all_vms(fleet, fleet.operations[found].vms) or self._asked_for(fleet, found)
         )
@@ -101,7 +98,10 @@ class Limits(NamedTuple):
     # ---- What they share ----
 
     def _owns(self, scope: Scope) -> bool:
-        return scope.name in self.scopes or scope.resource_group in self.resource_groups
+        return scope.name in self.scopes or self._has_group_of(scope)
+
+    def _has_group_of(self, row: Vm | ScaleSet | Scope) -> bool:
+        return row.resource_group.lower() in self.resource_groups
 
     def _all_vms(self, fleet: Fleet, names: Iterable[str]) -> bool:
         """An impact of several VMs is touched only by who may touch each of them."""
@@ -135,19 +135,14 @@ def must_be_there(
     wanted = list(resource_groups)
     if not wanted:
         return []
-    there = dict.fromkeys(vm.resource_group for vm in fleet.vms.values())
-    return [_without_vms(group, there) for group in wanted if group not in there]
+    there = {vm.resource_group.lower(): vm.resource_group for vm in fleet.vms.values()}
+    return [_without_vms(group, there.values()) for group in wanted if group.lower() not in there]
 
 
 def _without_vms(group: str, there: Iterable[str]) -> str:
     alike = nearest(there, group)
     meant = f" Did you mean {' or '.join(alike)}?" if alike else ""
     return f"No VM is in the resource group {group}, so nothing is to be seen there.{meant}"
-
-
-def _spelled(rows: Mapping[str, object], name: str) -> str | None:
-    """The id as these rows have it; None where they do not."""
-    return next((one for one in (name, name.lower()) if one in rows), None)
 
 
 _HOLD: dict[Reach, Callable[[Limits, Fleet, str], bool]] = {

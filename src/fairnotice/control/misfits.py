@@ -9,10 +9,14 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import msgspec
 
 # How msgspec says it: the sentence, and where it stumbled: "... - at `$.vm[3].node`".
-_AT = re.compile(r" - at `(?:key in )?\$(?P<field>[^`]*)`$")
-_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
-_NO_CHOICE = re.compile(r"Invalid enum value (?P<given>.*)", re.DOTALL)
+_AT = re.compile(r" - at `(?:key` in `)?\$(?P<field>[^`]*)`$")
+UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
+MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
+EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `(?P<given>[^`]*)`")
+# A word stands in quotes, and a number without.
+NO_CHOICE = re.compile(
+    r"Invalid enum value (?P<shown>(?P<quote>['\"]?)(?P<given>.*)(?P=quote))", re.DOTALL
+)
 _LIMIT = re.compile(r"Expected `(?:int|float)` (?P<sign>[<>]=?) (?P<limit>-?[\d.]+)")
 _NO_MATCH = re.compile(r"Expected `str` matching regex .*", re.DOTALL)
 _LIMITS_IN_WORDS = {
@@ -36,23 +40,28 @@ class Misfit(NamedTuple):
 
 def misfit(error: msgspec.ValidationError, shape: type | None) -> Misfit:
     """What does not fit into this shape."""
-    what, path = str(error), ""
-    # What a shape itself refuses says where within the shape, and then msgspec where that is.
-    while at := _AT.search(what):
-        what, path = what[: at.start()], path + at["field"]
-    path = path.lstrip(".")
+    what, path = parted(str(error))
     found = shape_at(shape, path)
-    if unknown := _UNKNOWN.fullmatch(what):
+    if unknown := UNKNOWN.fullmatch(what):
         return unknown_field(unknown["name"], names_of(found), path)
-    if missing := _MISSING.fullmatch(what):
+    if missing := MISSING.fullmatch(what):
         return Misfit(f"`{missing['name']}` is missing.", _joined(path, missing["name"]))
-    if (no_choice := _NO_CHOICE.fullmatch(what)) and (choices := choices_of(found)):
-        near = nearest(choices, no_choice["given"].strip("'\""))
-        sentence = f"{no_choice['given']} is none of {', '.join(choices)}."
+    if (no_choice := NO_CHOICE.fullmatch(what)) and (choices := choices_of(found)):
+        near = nearest(choices, no_choice["given"])
+        sentence = f"{no_choice['shown']} is none of {', '.join(choices)}."
         return Misfit(sentence, path or None, near)
     if wanted := limit_in_words(what) or (_NO_MATCH.fullmatch(what) and _described(found)):
         return Misfit(f"It must be {wanted}.", path or None)
     return Misfit(f"{what}.", path or None)
+
+
+def parted(sentence: str) -> tuple[str, str]:
+    """What msgspec says, and the path of what it says that of."""
+    path = ""
+    # What a shape itself refuses says where within the shape, and then msgspec where that is.
+    while at := _AT.search(sentence):
+        sentence, path = sentence[: at.start()], path + at["field"]
+    return sentence, path.lstrip(".")
 
 
 def limit_in_words(what: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from fairnotice.control import shapes
+from fairnotice.control import bodies, shapes
 from fairnotice.control.limits import Reach
 from fairnotice.control.service import Only, Service, Who, everything
 from fairnotice.words import EventStatus, TokenRole
@@ -88,7 +88,7 @@ class Route(NamedTuple):
     # The least role that may ask. Nobody forgets to say so: there is no default.
     needs: TokenRole
     takes: type | None = None
-    asks: type = shapes.Nothing
+    asks: type = bodies.Nothing
     status: int = 200
     memory: Memory = Memory.NOBODY
     # What is answered instead, with 200, where it was only asked what would happen.

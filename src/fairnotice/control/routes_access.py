@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import msgspec
 
 from fairnotice.control import tokens
+from fairnotice.control.bodies import Nothing
 from fairnotice.control.limits import must_be_there
 from fairnotice.control.misfits import nearest
 from fairnotice.control.route import Call, Memory, Paging, Route, page_of, part
-from fairnotice.control.shapes import Body, Nothing, Shape
+from fairnotice.control.shapes import Body, Shape
 from fairnotice.errors import UnknownName
 from fairnotice.stores import access
 from fairnotice.words import TokenRole

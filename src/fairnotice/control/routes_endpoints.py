@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from fairnotice.control import endpoint_shapes as bodies
-from fairnotice.control import shapes
+from fairnotice.control.bodies import Nothing
 from fairnotice.control.endpoints import Endpoints
 from fairnotice.control.limits import Reach
 from fairnotice.control.route import Call, Paging, Route, page_of, part
@@ -46,7 +46,7 @@ SAID: tuple[tuple[str, str, Says, type, type], ...] = (
         "A node has an endpoint: events for its VMs wait until it shows them.",
         lambda endpoints, node, _: endpoints.join(node),
         bodies.Heeded,
-        shapes.Nothing,
+        Nothing,
     ),
     (
         "report",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import partial
 
-from fairnotice.control import shapes
+from fairnotice.control import bodies, shapes
 from fairnotice.control.limits import Reach
 from fairnotice.control.route import KEPT, Call, EventPaging, Memory, Route, lists, page, page_of
 from fairnotice.words import TokenRole
@@ -55,7 +55,7 @@ def _events() -> Iterable[Route]:
             partial(_on_event, what),
             shapes.Accepted,
             TokenRole.OPERATOR,
-            shapes.Nothing,
+            bodies.Nothing,
             status=202,
             memory=Memory.LAW,
             reach=Reach.EVENT,
@@ -67,7 +67,7 @@ def _events() -> Iterable[Route]:
         lambda call: call.service.postpone(call.name, call.who, call.body),
         shapes.Accepted,
         TokenRole.OPERATOR,
-        shapes.Postpone,
+        bodies.Postpone,
         status=202,
         memory=Memory.LAW,
         reach=Reach.EVENT,
@@ -92,7 +92,7 @@ EVENT_ROUTES: tuple[Route, ...] = (
         lambda call: call.service.cancel_operation(call.name, call.who),
         shapes.Accepted,
         TokenRole.OPERATOR,
-        shapes.Nothing,
+        bodies.Nothing,
         status=202,
         memory=Memory.LAW,
         reach=Reach.OPERATION,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from fairnotice.control import shapes
+from fairnotice.control import bodies, shapes
 from fairnotice.control.fleet_body import FleetBody, exported, specification
 from fairnotice.control.fleet_differences import Difference, difference
 from fairnotice.control.problems import of_refusal
@@ -30,7 +30,7 @@ def _fault_routes() -> Iterable[Route]:
         lambda call: call.service.set_fault(call.body),
         shapes.FaultOn,
         TokenRole.OPERATOR,
-        shapes.SetFault,
+        bodies.SetFault,
         memory=Memory.PROCESS,
     )
     yield Route(

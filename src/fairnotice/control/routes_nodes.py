@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import partial
 
-from fairnotice.control import shapes
+from fairnotice.control import bodies, shapes
 from fairnotice.control.route import Call, Handler, Memory, Route, lists
 from fairnotice.control.service import ROLLOUT_COMMANDS
 from fairnotice.words import TokenRole
@@ -28,38 +28,38 @@ async def _steer(what: str, call: Call) -> object:
 def _operations() -> Iterable[Route]:
     path = "/v1/nodes/{name}"
     deeds: tuple[tuple[str, str, Handler, type], ...] = (
-        ("maintain", "Freeze the VMs of a node, or reboot it.", _maintain, shapes.Maintain),
-        ("migrate", "Live-migrate the VMs of a node.", partial(_on_node, "migrate"), shapes.OnNode),
-        ("repair", "Repair a node at once.", partial(_on_node, "repair"), shapes.OnNode),
+        ("maintain", "Freeze the VMs of a node, or reboot it.", _maintain, bodies.Maintain),
+        ("migrate", "Live-migrate the VMs of a node.", partial(_on_node, "migrate"), bodies.OnNode),
+        ("repair", "Repair a node at once.", partial(_on_node, "repair"), bodies.OnNode),
         (
             "evacuate",
             "Cordon a node and move its VMs away.",
             partial(_on_node, "evacuate"),
-            shapes.OnNode,
+            bodies.OnNode,
         ),
         (
             "predict-failure",
             "A node is going to fail.",
             lambda call: call.service.predict_failure(call.name, call.who, call.body),
-            shapes.PredictFailure,
+            bodies.PredictFailure,
         ),
         (
             "fail",
             "A node has failed.",
             lambda call: call.service.fail_node(call.name, call.who),
-            shapes.Nothing,
+            bodies.Nothing,
         ),
         (
             "cordon",
             "Put no VM on a node.",
             lambda call: call.service.cordon(call.name, call.who, cordoned=True),
-            shapes.Nothing,
+            bodies.Nothing,
         ),
         (
             "uncordon",
             "Return a node to service.",
             lambda call: call.service.cordon(call.name, call.who, cordoned=False),
-            shapes.Nothing,
+            bodies.Nothing,
         ),
     )
     for what, summary, handle, takes in deeds:
@@ -84,7 +84,7 @@ def _rollouts() -> Iterable[Route]:
         _start_rollout,
         shapes.Accepted,
         TokenRole.OPERATOR,
-        shapes.StartRollout,
+        bodies.StartRollout,
         status=202,
         memory=Memory.LAW,
         foresees=shapes.Forecast,
@@ -97,7 +97,7 @@ def _rollouts() -> Iterable[Route]:
             partial(_steer, what),
             shapes.Accepted,
             TokenRole.OPERATOR,
-            shapes.Nothing,
+            bodies.Nothing,
             status=202,
             memory=Memory.LAW,
         )

@@ -5,7 +5,7 @@ from functools import partial
 
 import msgspec
 
-from fairnotice.control import shapes
+from fairnotice.control import bodies, shapes
 from fairnotice.control.limits import Reach
 from fairnotice.control.route import Call, Memory, Route, Version, lists
 from fairnotice.control.service import VM_OPERATIONS
@@ -33,12 +33,12 @@ def _operations() -> Iterable[Route]:
         planned = what in ("restart", "redeploy")
         # A colon, since /v1/vms/restart is the address of a VM that is called so.
         for path, whom, handle, takes in (
-            ("/v1/vms/{name}/", "a VM", _on_vm, shapes.OnVm if planned else shapes.Nothing),
+            ("/v1/vms/{name}/", "a VM", _on_vm, bodies.OnVm if planned else bodies.Nothing),
             (
                 "/v1/vms:",
                 "several VMs, all or none",
                 _on_vms,
-                shapes.PlannedOnVms if planned else shapes.OnVms,
+                bodies.PlannedOnVms if planned else bodies.OnVms,
             ),
         ):
             yield Route(
@@ -63,7 +63,7 @@ def _changes() -> Iterable[Route]:
         lambda call: call.service.scale_in(call.name, call.who, call.body),
         shapes.Accepted,
         TokenRole.OPERATOR,
-        shapes.ScaleIn,
+        bodies.ScaleIn,
         status=202,
         memory=Memory.LAW,
         reach=Reach.SCALE_SET,
@@ -75,7 +75,7 @@ def _changes() -> Iterable[Route]:
         lambda call: call.service.change_scale_set(call.name, call.body),
         shapes.Accepted,
         TokenRole.OPERATOR,
-        shapes.ChangeScaleSet,
+        bodies.ChangeScaleSet,
         reach=Reach.SCALE_SET,
     )
     yield Route(
@@ -85,7 +85,7 @@ def _changes() -> Iterable[Route]:
         lambda call: call.service.change_scope(call.name, call.body),
         shapes.Accepted,
         TokenRole.OPERATOR,
-        shapes.ChangeScope,
+        bodies.ChangeScope,
         reach=Reach.SCOPE,
     )
 

@@ -5,12 +5,12 @@ from typing import Annotated, Any
 
 import msgspec
 
+from fairnotice.control.bodies import Nothing
 from fairnotice.control.limits import must_be_there
 from fairnotice.control.route import Call, Memory, Paging, Route, page_of, part
-from fairnotice.control.shapes import Body, Nothing, Shape
+from fairnotice.control.shapes import Body, Shape
 from fairnotice.deliveries import retries, webhooks
-from fairnotice.deliveries.sending import shown
-from fairnotice.engine import Fleet
+from fairnotice.deliveries.sending import URL_CHARACTERS_MAX, shown
 from fairnotice.stores.webhooks import Queued
 from fairnotice.words import EventSchema, EventStatus, EventType, TokenRole
 
@@ -53,7 +53,7 @@ class CreateWebhook(Body):
     name: Annotated[
         str, msgspec.Meta(pattern=webhooks.NAME_PATTERN, description=webhooks.NAME_IN_WORDS)
     ]
-    url: Annotated[str, msgspec.Meta(max_length=2_048)]
+    url: Annotated[str, msgspec.Meta(max_length=URL_CHARACTERS_MAX)]
     schema: EventSchema = EventSchema.CLOUDEVENTS
     statuses: list[EventStatus] = msgspec.field(default_factory=list)
     types: list[EventType] = msgspec.field(default_factory=list)
@@ -61,8 +61,10 @@ class CreateWebhook(Body):
     resource_groups: list[str] = msgspec.field(default_factory=list)
     signed: bool = False
     allow_http: bool = False
-    attempts_max: Annotated[int, msgspec.Meta(ge=1, le=retries.ATTEMPTS_MAX)] = 30
-    keep_minutes: Annotated[int, msgspec.Meta(ge=1, le=retries.KEEP_MINUTES_MAX)] = 1_440
+    attempts_max: Annotated[int, msgspec.Meta(ge=1, le=retries.ATTEMPTS_MAX)] = retries.ATTEMPTS_MAX
+    keep_minutes: Annotated[int, msgspec.Meta(ge=1, le=retries.KEEP_MINUTES_MAX)] = (
+        retries.KEEP_MINUTES_MAX
+    )
 
 
 class WebhookCreated(Shape):
@@ -161,17 +163,10 @@ async def _one(call: Call) -> Webhook:
     return _shown(await call.service.webhooks.standing(found))
 
 
-def _as_spelled(fleet: Fleet, groups: list[str]) -> list[str]:
-    """Resource groups as the fleet spells them: they have no case in Azure."""
-    spelled = {vm.resource_group.lower(): vm.resource_group for vm in fleet.vms.values()}
-    return [spelled.get(group.lower(), group) for group in groups]
-
-
 async def _create(call: Call) -> WebhookCreated:
     body: CreateWebhook = call.body
-    groups = _as_spelled(call.service.fleet, body.resource_groups)
     # A filter for what is not there would let nothing through, and nobody would see why.
-    warnings = must_be_there(call.service.fleet, body.scopes, groups, None)
+    warnings = must_be_there(call.service.fleet, body.scopes, body.resource_groups, None)
     wanted = webhooks.Wanted(
         body.name,
         body.url,
@@ -179,7 +174,7 @@ async def _create(call: Call) -> WebhookCreated:
         statuses=tuple(body.statuses),
         types=tuple(body.types),
         scopes=tuple(body.scopes),
-        resource_groups=tuple(groups),
+        resource_groups=tuple(body.resource_groups),
         signed=body.signed,
         allow_http=body.allow_http,
         attempts_max=body.attempts_max,

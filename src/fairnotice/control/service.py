@@ -12,7 +12,7 @@ from typing import NamedTuple, TypedDict, TypeVar
 from uuid import uuid4
 
 from fairnotice.conductor.conductor import Conductor
-from fairnotice.control import shapes, stories, views
+from fairnotice.control import bodies, shapes, stories, views
 from fairnotice.control.admission import Auth
 from fairnotice.control.endpoints import Endpoints
 from fairnotice.control.misfits import nearest
@@ -85,9 +85,9 @@ def named(kind: str, rows: Mapping[str, Row], name: str) -> Row:
     return row
 
 
-def known_id(rows: Container[str], name: str) -> str:
-    """An id as these rows have it: clients write GUIDs in either case, and mean the same."""
-    return name.lower() if name not in rows and name.lower() in rows else name
+def known_id(rows: Container[str], name: str) -> str | None:
+    """An id as these rows have it, or None: clients write GUIDs in either case, alike."""
+    return next((one for one in (name, name.lower()) if one in rows), None)
 
 
 def everything(_: str) -> bool:
@@ -189,7 +189,7 @@ class Service:
     def operation(self, name: str) -> shapes.Operation:
         """One operation."""
         rows = self.fleet.operations
-        return views.operation(self.fleet, named("operation", rows, known_id(rows, name)))
+        return views.operation(self.fleet, named("operation", rows, known_id(rows, name) or name))
 
     def rollouts(self, after: str = "", only: Only = everything) -> Iterable[shapes.Rollout]:
         """Every rollout, without its nodes."""
@@ -199,7 +199,8 @@ class Service:
 
     def rollout(self, name: str) -> shapes.Rollout:
         """One rollout, with its nodes."""
-        row = named("rollout", self.fleet.rollouts, known_id(self.fleet.rollouts, name))
+        rows = self.fleet.rollouts
+        row = named("rollout", rows, known_id(rows, name) or name)
         canceled_count = views.canceled_nodes(self.fleet)[row.id]
         return views.rollout(self.fleet, row, canceled_count, self.conductor.now())
 
@@ -230,20 +231,20 @@ class Service:
         command = VM_OPERATIONS[what](**self._asked(who), vms=vms, **more)
         return await self._tell(command)
 
-    async def scale_in(self, name: str, who: Who, body: shapes.ScaleIn) -> Result:
+    async def scale_in(self, name: str, who: Who, body: bodies.ScaleIn) -> Result:
         """Delete the newest instances of a scale set."""
         named("scale set", self.fleet.scale_sets, name)
         return await self._tell(
             commands.ScaleIn(**self._asked(who), scale_set=name, count=body.count)
         )
 
-    async def change_scale_set(self, name: str, body: shapes.ChangeScaleSet) -> Result:
+    async def change_scale_set(self, name: str, body: bodies.ChangeScaleSet) -> Result:
         """Switch terminate notification on or off."""
         named("scale set", self.fleet.scale_sets, name)
         minutes = body.terminate_notice_minutes
         return await self._tell(commands.SetTerminateNotice(scale_set=name, minutes=minutes))
 
-    async def change_scope(self, name: str, body: shapes.ChangeScope) -> Result:
+    async def change_scope(self, name: str, body: bodies.ChangeScope) -> Result:
         """Which user-initiated events of a scope are approved automatically."""
         named("scope", self.fleet.scopes, name)
         policy = tuple(body.automatically_approve)
@@ -264,11 +265,11 @@ class Service:
     # ---- Nodes and rollouts ----
 
     async def on_node(
-        self, what: str, node: str, who: Who, body: shapes.Maintain | shapes.OnNode
+        self, what: str, node: str, who: Who, body: bodies.Maintain | bodies.OnNode
     ) -> Result:
         """Maintain, migrate, repair or evacuate one node; `what` is a key of NODE_IMPACTS."""
         named("node", self.fleet.nodes, node)
-        duration_seconds = body.duration_seconds if isinstance(body, shapes.Maintain) else None
+        duration_seconds = body.duration_seconds if isinstance(body, bodies.Maintain) else None
         command = commands.NodeOperation(
             **self._asked(who),
             node=node,
@@ -279,7 +280,7 @@ class Service:
         )
         return await self._tell(command)
 
-    async def predict_failure(self, node: str, who: Who, body: shapes.PredictFailure) -> Result:
+    async def predict_failure(self, node: str, who: Who, body: bodies.PredictFailure) -> Result:
         """Move the VMs of a node away before it fails."""
         named("node", self.fleet.nodes, node)
         command = commands.PredictFailure(
@@ -299,7 +300,7 @@ class Service:
         return await self._steer(command(node=node), who)
 
     async def start_rollout(
-        self, who: Who, body: shapes.StartRollout
+        self, who: Who, body: bodies.StartRollout
     ) -> shapes.Accepted | shapes.Forecast | Refusal:
         """The same operation on many nodes; a dry run only shows what it would do."""
         for node in body.nodes:
@@ -327,17 +328,19 @@ class Service:
 
     async def steer_rollout(self, what: str, rollout: str, who: Who) -> Result:
         """Pause, resume or cancel a rollout."""
-        row = named("rollout", self.fleet.rollouts, known_id(self.fleet.rollouts, rollout))
+        rows = self.fleet.rollouts
+        row = named("rollout", rows, known_id(rows, rollout) or rollout)
         return await self._steer(ROLLOUT_COMMANDS[what](rollout=row.id, by=who.requester), who)
 
     # ---- Operations and events ----
 
     async def cancel_operation(self, name: str, who: Who) -> Result:
         """Take back an operation with all its events; or what is left of a whole request."""
-        name = known_id(self.fleet.requests, known_id(self.fleet.operations, name))
-        if name not in self.fleet.requests:
-            named("operation", self.fleet.operations, name)
-        return await self._steer(commands.Cancel(target=name, by=who.requester), who)
+        target = known_id(self.fleet.requests, name)
+        if target is None:
+            rows = self.fleet.operations
+            target = named("operation", rows, known_id(rows, name) or name).id
+        return await self._steer(commands.Cancel(target=target, by=who.requester), who)
 
     async def approve(self, event: str, who: Who) -> Result:
         """Give the go-ahead in the control plane."""
@@ -353,7 +356,7 @@ class Service:
         event = self._event(event).id
         return await self._steer(commands.Cancel(target=event, by=who.requester), who)
 
-    async def postpone(self, event: str, who: Who, body: shapes.Postpone) -> Result:
+    async def postpone(self, event: str, who: Who, body: bodies.Postpone) -> Result:
         """Give more notice."""
         event = self._event(event).id
         command = commands.Postpone(event=event, not_before=body.not_before, by=who.requester)
@@ -401,7 +404,7 @@ class Service:
         """What there is."""
         return views.fault_meanings(self.faults.spoiled)
 
-    def set_fault(self, body: shapes.SetFault) -> shapes.FaultOn:
+    def set_fault(self, body: bodies.SetFault) -> shapes.FaultOn:
         """Let the endpoint misbehave."""
         fault = Fault(body.fault, body.vm, body.seconds, body.for_seconds)
         return views.fault(self.faults.set(fault))

@@ -8,19 +8,23 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fairnotice.control.misfits import choices_of, limit_in_words, names_of, shape_at
+from fairnotice.control.misfits import (
+    EXPECTED,
+    MISSING,
+    NO_CHOICE,
+    UNKNOWN,
+    choices_of,
+    limit_in_words,
+    names_of,
+    parted,
+    shape_at,
+)
 from fairnotice.errors import UsageError
 
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 # tomllib's messages end with this; the line is what helps a person to find the place.
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
-# msgspec's messages, as far as we put them into our own words.
-_AT = re.compile(r" - at `(?:key` in `)?\$\.?(.*)`$")
-_EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
-_MISSING = re.compile(r"Object missing required field `(.*)`")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-_NO_CHOICE = re.compile(r"Invalid enum value (['\"])(.*)\1", re.DOTALL)
 
 _TYPES_IN_WORDS = {
     "int": "a whole number",
@@ -76,23 +80,23 @@ def _unknown(key: str, shape: Any, path: str = "") -> str:  # noqa: ANN401, what
 
 def _in_words(sentence: str, shape: type[msgspec.Struct]) -> str:
     """What msgspec says of one table, in words of the file."""
-    at = _AT.search(sentence)
-    path = at[1] if at is not None else ""
-    what = _AT.sub("", sentence)
+    what, path = parted(sentence)
     found = shape_at(shape, path)
-    if unknown := _UNKNOWN.fullmatch(what):
-        return _unknown(unknown[1], found, path)
-    if missing := _MISSING.fullmatch(what):
-        return f"`{path}.{missing[1]}` is missing" if path else f"`{missing[1]}` is missing"
+    if unknown := UNKNOWN.fullmatch(what):
+        return _unknown(unknown["name"], found, path)
+    if missing := MISSING.fullmatch(what):
+        name = missing["name"]
+        return f"`{path}.{name}` is missing" if path else f"`{name}` is missing"
     if limit := limit_in_words(what):
         return f"`{path}` must be {limit}"
-    if wrong := _EXPECTED.fullmatch(what):
-        wanted = " or ".join(map(_type_in_words, wrong[1].removesuffix(" | null").split(" | ")))
-        return f"`{path}` must be {wanted}, not {_type_in_words(wrong[2])}"
-    if no_choice := _NO_CHOICE.fullmatch(what):
+    if wrong := EXPECTED.fullmatch(what):
+        types = wrong["wanted"].removesuffix(" | null").split(" | ")
+        wanted = " or ".join(map(_type_in_words, types))
+        return f"`{path}` must be {wanted}, not {_type_in_words(wrong['given'])}"
+    if no_choice := NO_CHOICE.fullmatch(what):
         choices = choices_of(found)
-        near = meant(no_choice[2], choices) or f"; choose among {', '.join(choices)}"
-        return f"`{path}` cannot be `{no_choice[2]}`{near}"
+        near = meant(no_choice["given"], choices) or f"; choose among {', '.join(choices)}"
+        return f"`{path}` cannot be `{no_choice['given']}`{near}"
     return f"`{path}`: {what}" if path else what
 
 

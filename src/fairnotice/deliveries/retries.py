@@ -38,7 +38,7 @@ def failed(
         delivery, attempts=attempts, error=error, next_at=now + wait, dead_at=None
     )
     why = _why_given_up(webhook, tried, now, status)
-    return msgspec.structs.replace(tried, error=f"{error}; {why}", dead_at=now) if why else tried
+    return _given_up(tried, now, why) if why else tried
 
 
 def _asked_for_seconds(retry_after: str) -> float:
@@ -64,9 +64,18 @@ def _why_given_up(webhook: Webhook, tried: Delivery, now: datetime, status: int)
         return "given up at once, since another try would come to the same"
     if tried.attempts >= webhook.attempts_max:
         return f"given up after {tried.attempts} tries"
-    if now >= kept_until(webhook, tried):
-        return f"given up after {webhook.keep_minutes} minutes"
-    return ""
+    return _why_expired(webhook, tried, now)
+
+
+def _why_expired(webhook: Webhook, tried: Delivery, now: datetime) -> str:
+    if now < kept_until(webhook, tried):
+        return ""
+    return f"given up after {webhook.keep_minutes} minutes"
+
+
+def _given_up(tried: Delivery, now: datetime, why: str) -> Delivery:
+    error = f"{tried.error}; {why}" if tried.error else why
+    return msgspec.structs.replace(tried, error=error, dead_at=now)
 
 
 def kept_until(webhook: Webhook, delivery: Delivery) -> datetime:
@@ -86,11 +95,8 @@ def expired(webhook: Webhook, delivery: Delivery, now: datetime) -> Delivery | N
 
     What could not be tried yet has one try, however long it has waited.
     """
-    if not delivery.attempts or now < kept_until(webhook, delivery):
-        return None
-    why = f"given up after {webhook.keep_minutes} minutes"
-    error = f"{delivery.error}; {why}" if delivery.error else why
-    return msgspec.structs.replace(delivery, dead_at=now, error=error)
+    why = _why_expired(webhook, delivery, now) if delivery.attempts else ""
+    return _given_up(delivery, now, why) if why else None
 
 
 def anew(delivery: Delivery, now: datetime) -> Delivery:

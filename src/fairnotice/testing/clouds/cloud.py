@@ -163,7 +163,7 @@ class Cloud:
         return CloudScaleSet(self, named("scale set", self.fleet.scale_sets, name).name)
 
     def rollout(self, nodes: Sequence[str], **wishes: Any) -> CloudRollout:  # noqa: ANN401
-        """Begin a rollout; the wishes are those of control.shapes.StartRollout."""
+        """Begin a rollout; the wishes are those of control.bodies.StartRollout."""
         return CloudRollout.start(self, nodes, **wishes)
 
     # ---- Where clients ask ----

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from fairnotice.control import shapes
+from fairnotice.control import bodies, shapes
 from fairnotice.control.service import Result, Who
 from fairnotice.drivers.simulated.machine import Machine
 from fairnotice.engine.commands import Approve
@@ -111,7 +111,7 @@ class CloudEvent(Handle):
 
     def postpone(self, not_before: datetime) -> None:
         """Give more notice."""
-        body = shapes.Postpone(not_before=not_before)
+        body = bodies.Postpone(not_before=not_before)
         self._cloud.done(self._cloud.service.postpone(self.name, TEST, body))
 
 
@@ -180,7 +180,7 @@ class CloudVm(Handle):
         return events[0]
 
     def _do(self, what: str, not_before: datetime | None = None) -> list[CloudEvent]:
-        body = shapes.OnVm(not_before=not_before)
+        body = bodies.OnVm(not_before=not_before)
         return self._events(self._cloud.service.on_vms(what, (self.name,), TEST, body))
 
     @property
@@ -216,7 +216,7 @@ class CloudNode(Handle):
         """Freeze its VMs for a while, or reboot it (impact="reboot"), after notice."""
         if impact not in get_args(Impact):
             raise UsageError(f"impact is {impact!r}; give freeze or reboot")
-        body = shapes.Maintain(
+        body = bodies.Maintain(
             impact=impact,
             duration_seconds=duration_seconds,
             not_before=not_before,
@@ -226,24 +226,24 @@ class CloudNode(Handle):
 
     def migrate(self, *, force: bool = False) -> list[CloudEvent]:
         """Live-migrate its VMs, after notice."""
-        return self._on("migrate", shapes.OnNode(force=force))
+        return self._on("migrate", bodies.OnNode(force=force))
 
     def repair(self, *, force: bool = False) -> list[CloudEvent]:
         """Repair it: its VMs are rebooted, after notice."""
-        return self._on("repair", shapes.OnNode(force=force))
+        return self._on("repair", bodies.OnNode(force=force))
 
     def evacuate(self, *, force: bool = False) -> list[CloudEvent]:
         """Live-migrate its VMs away, after notice, and put none on it."""
-        return self._on("evacuate", shapes.OnNode(force=force))
+        return self._on("evacuate", bodies.OnNode(force=force))
 
-    def _on(self, what: str, body: shapes.Maintain | shapes.OnNode) -> list[CloudEvent]:
+    def _on(self, what: str, body: bodies.Maintain | bodies.OnNode) -> list[CloudEvent]:
         return self._events(self._cloud.service.on_node(what, self.name, TEST, body))
 
     def predict_failure(
         self, *, risk: Risk | str | None = None, not_before: datetime | None = None
     ) -> list[CloudEvent]:
         """It is expected to fail: its VMs are moved away before."""
-        body = shapes.PredictFailure(
+        body = bodies.PredictFailure(
             risk=None if risk is None else Risk(risk), not_before=not_before
         )
         return self._events(self._cloud.service.predict_failure(self.name, TEST, body))
@@ -270,12 +270,12 @@ class CloudScaleSet(Handle):
 
     def scale_in(self, count: int = 1) -> list[CloudEvent]:
         """Delete its newest instances, after notice where it has terminate notification."""
-        body = shapes.ScaleIn(count=count)
+        body = bodies.ScaleIn(count=count)
         return self._events(self._cloud.service.scale_in(self.name, TEST, body))
 
     def set_terminate_notice(self, minutes: int | None) -> None:
         """Switch terminate notification on, or off with None."""
-        body = shapes.ChangeScaleSet(terminate_notice_minutes=minutes)
+        body = bodies.ChangeScaleSet(terminate_notice_minutes=minutes)
         self._cloud.done(self._cloud.service.change_scale_set(self.name, body))
 
 
@@ -285,7 +285,7 @@ class CloudRollout(Handle):
     @classmethod
     def start(cls, cloud: "Cloud", nodes: Sequence[str], **wishes: Any) -> "CloudRollout":  # noqa: ANN401
         """Begin one."""
-        body = shapes.StartRollout(nodes=list(nodes), **wishes)
+        body = bodies.StartRollout(nodes=list(nodes), **wishes)
         accepted = cloud.done(cloud.service.start_rollout(TEST, body))
         assert accepted.id is not None
         return cls(cloud, accepted.id)
