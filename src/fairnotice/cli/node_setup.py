@@ -69,6 +69,9 @@ def add(subparsers: Subparsers) -> None:
         help=f"where is kept what was done ({node_setup.RECORDS})",
     )
     parser.add_argument("--without", metavar="DOMAIN", default="", help="with --refresh: it ends")
+    parser.add_argument(
+        "--hook", metavar="FILE", type=Path, help="with --refresh: who calls it, unless it is gone"
+    )
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
@@ -82,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         return _undo(options, wanted)
     node_setup.checked(wanted)
     if options.refresh:
-        count = node_setup.refresh(wanted, options.without)
+        count = node_setup.refresh(wanted, options.without, options.hook)
         return _say(options, {"vms": count}, f"{count} VMs have their place in {wanted.vms}.")
     if options.apply:
         return _apply(options, wanted)
