@@ -85,6 +85,26 @@ def test_who_is_not_root_is_told_so():
     assert found.stderr.startswith("This cannot be shown here. VMs need root")
 
 
+@pytest.mark.skipif(
+    bool(missing()) and "CI" not in os.environ, reason="whoever lacks more hears that first"
+)
+@pytest.mark.parametrize("capability", ["sys_admin", "net_admin"])
+def test_root_who_may_not_do_all_is_told_what_he_lacks(capability):
+    """As in a container: in a sentence, and nothing is begun."""
+    without = ["setpriv", f"--bounding-set=-{capability}", f"--inh-caps=-{capability}"]
+    found = subprocess.run(  # noqa: S603 - our own
+        [*without, sys.executable, "-m", "tests.vms"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert found.returncode == 1
+    assert found.stderr.startswith("This cannot be shown here. VMs need ")
+    assert f"CAP_{capability.upper()} is missing" in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="whoever is not root hears that first")
 def test_what_is_missing_is_the_same_first_and_last(tmp_path):
     """Where there is no apt: what would be installed, with the programs that are meant."""

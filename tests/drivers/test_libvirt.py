@@ -136,6 +136,24 @@ def test_a_node_that_is_away_is_said_and_found_again(nodes):
     assert [(one.vm, one.node, one.power) for one in third.found] == [("vm", "n1", Power.RUNNING)]
 
 
+def test_how_long_a_node_is_away_is_counted_anew_by_whoever_leads_again(nodes):
+    """It failed to answer once before another led, and once since: that is twice a moment."""
+
+    async def story():
+        clock = ManualClock()
+        driver = nodes.driver(clock)
+        nodes["n2"].away = True
+        await driver.survey(1)
+        clock.advance(hours=1)
+        first = await driver.survey(3)
+        clock.advance(seconds=20)
+        second = await driver.survey(3)
+        await driver.close()
+        return first.away, second.away
+
+    assert asyncio.run(story()) == (frozenset(), {"n2"})
+
+
 def test_a_reboot_that_is_told_three_times_is_heard_once():
     """Firmware resets again; the next reboot, a while later, is another."""
     clock, heard = ManualClock(), []

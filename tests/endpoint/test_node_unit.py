@@ -64,7 +64,7 @@ def test_libvirts_hook_is_one_command_whatever_things_are_called(tmp_path):
             cwd=tmp_path,
         )
     words = ["-m", "fairnotice", "node-setup", "--bridge", "br0", "--vms", str(wanted.vms)]
-    words += ["--record", str(records), "--refresh"]
+    words += ["--record", str(records), "--refresh", "--hook", str(hook.file)]
     assert calls.read_text().splitlines() == [*words, *words, "--without=--undo"]
     assert not (tmp_path / "made").exists()
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -151,6 +152,31 @@ def test_a_refresh_writes_the_file_whole(tmp_path):
     assert node_setup.refresh(elsewhere) == 1
     assert node_setup.refresh(wanted, without="guest-7") == 0
     assert places.read(wanted.vms) == {}
+
+
+def test_a_hook_that_waits_while_everything_is_taken_back_leaves_nothing_behind(tmp_path):
+    """A domain starts during `--undo`: its hook comes after, and is gone itself by then."""
+    hook, record = tmp_path / "50-fairnotice", tmp_path / "record"
+    hook.write_text("#!/bin/sh\n")
+    record.mkdir()
+    before = {"text": None, "mode": 0o755, "folders": []}
+    deed = ["file", str(hook), hook.read_text(), 0o755]
+    kept = {f"file {hook}": {"before": before, "ours": hook.read_text(), "deed": deed}}
+    (record / "br0.json").write_text(json.dumps({"deeds": kept}))
+    domains = libvirt(tmp_path, LABEL)
+    wanted = node_setup.Wanted(
+        "br0", domains=domains, records=record, vms=tmp_path / "run" / "vms.json", leases=tmp_path
+    )
+    with ThreadPoolExecutor(1) as pool:
+        calls = []
+
+        def begin(_):
+            calls.append(pool.submit(node_setup.refresh, wanted, hook=hook))
+
+        assert node_setup.undo(wanted, begin) == 1
+        assert calls[0].result() == 0
+    assert not wanted.vms.exists()
+    assert not record.exists()
 
 
 @pytest.mark.parametrize(

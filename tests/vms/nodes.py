@@ -51,6 +51,11 @@ mount --bind {folder}/group /etc/group
 hostname {name}
 exec libvirtd --pid-file /run/libvirt/libvirtd.pid {more}
 """
+# What is done here first, and what root needs for it, which a container keeps from him.
+_TRIALS = (
+    ("network namespaces", "CAP_SYS_ADMIN", "unshare --net --mount --uts true"),
+    ("bridges", "CAP_NET_ADMIN", "unshare --net ip link add vms type bridge"),
+)
 
 
 @cache
@@ -61,6 +66,9 @@ def missing() -> str:
             "VMs need root here (sudo make demo-vms): network namespaces, bridges, and a libvirtd "
             "of one's own."
         )
+    refused = _refused()
+    if refused:
+        return refused
     if os.uname().machine != "x86_64":
         return f"The guest is for x86-64, and this machine is {os.uname().machine}."
     if not Path("/dev/net/tun").exists():
@@ -72,6 +80,21 @@ def missing() -> str:
         import libvirt  # noqa: F401, PLC0415
     except ImportError:
         return "VMs need libvirt-python in this environment: scripts/vm-tools installs it."
+    return ""
+
+
+def _refused() -> str:
+    """What root may not do here, as far as there are programs to try it with."""
+    for what, capability, command in _TRIALS:
+        try:
+            done = subprocess.run(command.split(), capture_output=True, text=True, check=False)  # noqa: S603 - our own
+        except FileNotFoundError:
+            continue
+        if done.returncode != 0:
+            return (
+                f"VMs need {what}, which root may not make here ({done.stderr.strip()}): "
+                f"{capability} is missing, as in a container that is not --privileged."
+            )
     return ""
 
 

@@ -77,6 +77,8 @@ def add(subparsers: Subparsers) -> None:
     )
     leave_out = "with --refresh: leave out this domain, which is ending"
     parser.add_argument("--without", metavar="DOMAIN", default="", help=leave_out)
+    caller = "with --refresh: the hook that calls; does nothing once this file is gone"
+    parser.add_argument("--hook", metavar="FILE", type=Path, help=caller)
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
@@ -90,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         return _undo(options, wanted)
     node_setup.checked(wanted)
     if options.refresh:
-        count = node_setup.refresh(wanted, options.without)
+        count = node_setup.refresh(wanted, options.without, options.hook)
         return _say(options, {"vms": count}, f"{count} VMs have their place in {wanted.vms}.")
     if options.apply:
         return _apply(options, wanted)

@@ -103,7 +103,8 @@ def deeds(wanted: Wanted) -> list[Deed]:
         *(Address(wanted.on, address) for address in wanted.addresses),
     ]
     if wanted.hooks is not None:
-        found.append(File(wanted.hooks / HOOK_FILE, _hook(wanted), _HOOK_WHY, 0o755))
+        hook = wanted.hooks / HOOK_FILE
+        found.append(File(hook, _hook(wanted, hook), _HOOK_WHY, 0o755))
     if wanted.dnsmasq is not None:
         found.append(File(wanted.dnsmasq / DNSMASQ_FILE, _dnsmasq(wanted), _DNSMASQ_WHY))
     return found
@@ -121,9 +122,10 @@ _HOOK_WHY = "libvirt says which VM is plugged in where, whenever one starts or e
 _DNSMASQ_WHY = "VMs outside of a virtual network are told by DHCP (option 245) where to ask"
 
 
-def _hook(wanted: Wanted) -> str:
+def _hook(wanted: Wanted, file: Path) -> str:
     words = [sys.executable, "-m", "fairnotice", "node-setup", "--bridge", wanted.bridge]
     words += ["--vms", str(wanted.vms), "--record", str(wanted.records), "--refresh"]
+    words += ["--hook", str(file)]
     command = shlex.join(words)
     return f"""\
 #!/bin/sh
@@ -338,13 +340,17 @@ def _backwards(record: Record) -> list[tuple[str, Deed]]:
     return sorted(found, key=lambda one: isinstance(one[1], Kept))
 
 
-def refresh(wanted: Wanted, without: str = "") -> int:
-    """Write the file of places anew from libvirt, and tell the packet filter; how many VMs."""
+def refresh(wanted: Wanted, without: str = "", hook: Path | None = None) -> int:
+    """Write the file of places anew from libvirt, and tell the packet filter; how many VMs.
+
+    For a `hook` that is gone nothing is done: it waited here while everything was taken back.
+    """
     with _alone(wanted):
-        record = Record(wanted)
-        _look(wanted, record, without)
-        if record.kept:
-            who_is_where(wanted).do()
+        if hook is None or hook.exists():
+            record = Record(wanted)
+            _look(wanted, record, without)
+            if record.kept:
+                who_is_where(wanted).do()
     known = places.read(wanted.vms) if wanted.vms.exists() else {}
     return len(known.keys() - {places.NOBODY})
 

@@ -72,6 +72,8 @@ class Definitions:
         self._live: dict[str, Live] = {}
         # What each node keeps, as far as it was read.
         self._there: dict[str, dict[str, Kept]] = {}
+        # Whose were missed when all nodes were asked the last time.
+        self._missed: set[str] = set()
         # Who has not answered during this survey.
         self._silent: set[str] = set()
 
@@ -128,12 +130,18 @@ class Definitions:
         return left
 
     async def forget_all_but(self, vms: set[str]) -> None:
-        """Every node was asked, and there are these alone."""
+        """Every node was asked, and there are these alone.
+
+        One that moves meanwhile is missed: where it goes it was not yet, where it was not any more.
+        So only what is missed twice in a row is gone.
+        """
+        missed = set(self._seen).union(*self._there.values()) - vms
+        gone, self._missed = missed & self._missed, missed
         for name in list(self._there):
-            for vm in set(self._there[name]) - vms:
+            for vm in gone & self._there[name].keys():
                 with suppress(Trouble, Unavailable):
                     await self._write(name, vm, None)
-        for vm in set(self._seen) - vms:
+        for vm in gone & self._seen.keys():
             del self._seen[vm]
             self._live.pop(vm, None)
 

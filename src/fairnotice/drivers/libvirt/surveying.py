@@ -43,11 +43,16 @@ class Surveyor:
         self._settings = settings
         self._clock = clock
         self._definitions = definitions
-        # Since when a node is away.
+        # Since when a node is away, as this epoch has seen it.
         self._away: dict[str, float] = {}
+        self._epoch = 0
 
     async def survey(self, epoch: int) -> Seen:
         """What there is on the nodes that can be asked, and which cannot for long enough."""
+        if epoch != self._epoch:
+            # Others may have looked meanwhile, and found it back.
+            self._epoch = epoch
+            self._away.clear()
         places: dict[str, dict[str, Sight]] = {}
         reached, away, readable = [], [], True
         looks = await asyncio.gather(
