@@ -179,15 +179,16 @@ def test_what_is_done_by_hand_is_news_at_once(nodes, do):
     asyncio.run(story())
 
 
-def test_a_label_is_what_was_written():
-    """Every field goes into the element and comes out of it."""
+def test_a_label_is_what_was_written(nodes):
+    """Every field goes into the domain and comes out of it."""
     fields = {
         "name": "web-0", "availability_set": "web", "placement_group": "1", "update_domain": "3",
         "priority": "Spot", "eviction_policy": "Delete", "resource_group": "shop", "zone": "2",
         "addresses": "10.0.0.4 10.0.0.5", "network": "classic", "ephemeral_disks": "vdb vdc",
     }  # fmt: skip
     label = labels.label_of(fields)
-    assert labels.read(labels.written(label)) == label
+    assert labels.label_in(nodes["n2"].run("odd", label).XMLDesc(0)) == label
+    assert labels.fields_of(label) == fields
     assert label.spec("domain", "n1").addresses == ("10.0.0.4", "10.0.0.5")
 
 
