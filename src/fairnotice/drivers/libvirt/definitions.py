@@ -72,7 +72,7 @@ class Definitions:
         self._live: dict[str, Live] = {}
         # What each node keeps, as far as it was read.
         self._there: dict[str, dict[str, Kept]] = {}
-        # Who has not answered during this survey.
+        # Who has not answered since this was last cleared.
         self._silent: set[str] = set()
 
     def outdated(self, domain: str) -> None:
