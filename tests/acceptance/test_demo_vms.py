@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.endpoint.bridging import until
 from tests.house import ROOT
 from tests.vms.nodes import TOOLS, missing
+from tests.waiting import until
 
 # Makes what the demo makes: a network namespace, a process in it that heeds nothing, files.
 UNTIDY = """
