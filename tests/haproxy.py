@@ -5,10 +5,11 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
 from dataclasses import dataclass
 
 import pytest
+
+from tests.waiting import until
 
 # Debian puts it where only root's PATH looks.
 PROGRAM = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -53,6 +54,13 @@ class Balancer:
             connection.sendall(f"{command}\n".encode())
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
+    def listens(self):
+        """Whether it can be told anything yet."""
+        try:
+            return bool(self.order("show info"))
+        except OSError:
+            return False
+
     def ordered(self, server):
         """What is ordered for this server of `web`, as HAProxy numbers it: 0, 1 maint, 8 drain."""
         rows = [line.split() for line in self.order("show servers state web").splitlines()]
@@ -88,18 +96,8 @@ def balancer(directory, ports, checks="check inter 100ms fall 2 rise 1"):
         name, port = "{}:{}".format(*stats.getsockname()), front.getsockname()[1]
     try:
         made = Balancer(port, str(admin), name)
-        until(lambda: admin.exists() and made.order("show info"))
+        until(made.listens, "HAProxy")
         yield made
     finally:
         running.terminate()
         running.wait(10)
-
-
-def until(condition, seconds=10.0):
-    """What the condition says, as soon as it says something."""
-    for _ in range(int(seconds * 50)):
-        with contextlib.suppress(OSError):
-            if said := condition():
-                return said
-        threading.Event().wait(0.02)
-    raise AssertionError(f"{condition} was not so within {seconds} s")

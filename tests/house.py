@@ -104,6 +104,17 @@ WORDS = {
     "subscribed": "enabled",
     "tenant": "scope",
 }
+# What leaves a test out. Where CI is set none may be.
+SKIPS = frozenset(
+    {
+        "pytest.importorskip",
+        "pytest.mark.skip",
+        "pytest.mark.skipif",
+        "pytest.mark.xfail",
+        "pytest.skip",
+        "pytest.xfail",
+    }
+)
 EMPTY_NAMES = frozenset({"common", "helper", "helpers", "manager", "misc", "util", "utils"})
 
 # Written in pieces, so that this file does not name what it forbids.
@@ -223,6 +234,17 @@ def _names_given(source: Source) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.id
             case ast.Attribute(ctx=ast.Store()):
                 yield node.lineno, node.attr
+
+
+def silent_skips(source: Source) -> list[str]:
+    """Tests that are left out in a file which never asks whether this is CI: there none may be."""
+    if any(isinstance(node, ast.Constant) and node.value == "CI" for node in source.nodes):
+        return []
+    return [
+        f"{source.path}:{line} {name}: in CI it would count as passed; ask for CI"
+        for line, name in _names_used(source)
+        if name in SKIPS
+    ]
 
 
 # --- Clocks, chance and I/O -----------------------------------------------------------------

@@ -15,6 +15,7 @@ CODE_CHECKS = (
     house.missing_docstring,
     house.empty_name,
     house.foreign_words,
+    house.silent_skips,
     house.clock_calls,
     house.impurities,
     house.breached_walls,
@@ -35,6 +36,16 @@ BAD = {
     "foreign word, argument": (house.foreign_words, LAW, "def f(tenant): ...\n"),
     "foreign word, class": (house.foreign_words, LAW, "class EventAck: ...\n"),
     "foreign word, attribute": (house.foreign_words, LAW, "event.outage = ()\n"),
+    "a skip by a mark": (
+        house.silent_skips,
+        "tests/test_law.py",
+        "import pytest\n@pytest.mark.skipif(True, reason='')\ndef test_law(): ...\n",
+    ),
+    "a skip on the way": (
+        house.silent_skips,
+        "tests/test_law.py",
+        "from pytest import skip\ndef test_law():\n    skip('no root')\n",
+    ),
     "datetime.now": (
         house.clock_calls,
         LAW,
@@ -81,6 +92,10 @@ GOOD = {
     ),
     "an impure room may print": ("src/fairnotice/cli/event.py", "import os\nprint(os.sep)\n"),
     "a guest room speaks the wire": (GUEST, "from fairnotice.wire import document\nimport json\n"),
+    "a skip that asks for CI": (
+        "tests/test_law.py",
+        "import os, pytest\nif 'CI' not in os.environ:\n    pytest.skip('no root')\n",
+    ),
     "Azure's spelling": (LAW, "def canceled(event, resources): ...\n"),
 }
 

@@ -16,7 +16,8 @@ from fairnotice.stores.opening import open_store
 from fairnotice.words import TokenRole
 from tests.cli.serves import certificate, free_port, serves
 from tests.cli.typed import typed
-from tests.endpoint.noding import endpoint, until
+from tests.endpoint.noding import endpoint
+from tests.waiting import until
 
 VM = "127.69.0.10"
 FLEET = {"node": [{"name": "n"}], "vm": [{"name": "web", "node": "n", "address": VM}]}

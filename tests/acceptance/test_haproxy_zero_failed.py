@@ -13,7 +13,8 @@ from collections import Counter
 from http.client import HTTPConnection, HTTPException
 
 from fairnotice.testing import Cloud
-from tests.haproxy import balancer, needs_haproxy, until
+from tests.haproxy import balancer, needs_haproxy
+from tests.waiting import until
 
 pytestmark = needs_haproxy
 VMS = ("web-0", "web-1", "web-2")

@@ -27,10 +27,10 @@ from fairnotice.stores.opening import open_store
 from fairnotice.words import ImpactKind
 from tests.conductor.killing import LINES, VMS, Promises, hold_to_account
 from tests.conductor.member import driver
-from tests.conductor.orchestra import until
 from tests.conductor.requests import Visitor
 from tests.conductor.victim import FLEET
 from tests.relay import Relay
+from tests.waiting import soon
 
 # `make soak` repeats them.
 ROUNDS = int(os.environ.get("TAKEOVER_ROUNDS", "1"))
@@ -279,12 +279,12 @@ class Stopped:
     async def befall(self, leader, _):
         (leader.folder / "stop").touch()
         process = psutil.Process(leader.process.pid)
-        await until(lambda: process.status() == psutil.STATUS_STOPPED)
+        await soon(lambda: process.status() == psutil.STATUS_STOPPED)
         self.epoch = max(epochs_of(leader.folder), default=0)
 
     async def undo(self, leader, _):
         # Where impacts happen it is known by then that another leads.
-        await until(lambda: max(epochs_of(leader.folder), default=0) > self.epoch)
+        await soon(lambda: max(epochs_of(leader.folder), default=0) > self.epoch)
         leader.signal(signal.SIGCONT)
 
 

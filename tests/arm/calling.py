@@ -15,7 +15,7 @@ from fairnotice.control.running import Entrance
 from fairnotice.stores.memory import MemoryStore
 from tests.control.calling import ANYWHERE, PATIENCE_SECONDS, serving
 from tests.control.calling import _read as read_answer
-from tests.endpoint.noding import until
+from tests.waiting import until
 
 SUBSCRIPTION = "/subscriptions/00000000-0000-0000-0000-000000000001"
 GROUP = f"{SUBSCRIPTION}/resourceGroups/sample"

@@ -18,7 +18,7 @@ from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.opening import open_store
 from tests.arm.calling import COMPUTE, asked_by_ssl
 from tests.control.bearers import kept
-from tests.endpoint.noding import until
+from tests.waiting import until
 
 VM = f"{COMPUTE}/virtualMachines/web-0"
 HOUR = timedelta(hours=1)

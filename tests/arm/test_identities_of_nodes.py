@@ -13,7 +13,8 @@ from fairnotice.control.tokens import Wanted
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.words import TokenRole
 from tests.control.calling import ANYWHERE, serving
-from tests.endpoint.noding import endpoint, relay, until
+from tests.endpoint.noding import endpoint, relay
+from tests.waiting import until
 
 NODE, WEB = "node-0", "127.69.0.10"
 PATH = (

@@ -14,9 +14,9 @@ from fairnotice.control.running import LOOPBACK, Entrance, Place
 from fairnotice.stores.opening import open_lease, open_store
 from tests.arm.calling import SUBSCRIPTION, VERSION
 from tests.cli.serves import free_port
-from tests.conductor.orchestra import until
 from tests.control.bearers import kept
 from tests.control.test_passing_on import ANYWHERE, FLEET, LONG_SECONDS, control_plane, deaf
+from tests.waiting import soon
 
 COMPUTE = f"{SUBSCRIPTION}/resourceGroups/default/providers/Microsoft.Compute"
 VM = f"{COMPUTE}/virtualMachines/vm-0"
@@ -72,9 +72,9 @@ async def two(url, tmp_path, **leader):
         secrets = {role: kept(store, f"{role}-1", role) for role in ("reader", "operator", "admin")}
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(member(url, keys, **leader))
-        await until(lambda: first.run.conductor.leading)
+        await soon(lambda: first.run.conductor.leading)
         second = await stack.enter_async_context(member(url, keys))
-        await until(lambda: second.run.conductor.leader is not None)
+        await soon(lambda: second.run.conductor.leader is not None)
         headers = [("Authorization", f"Bearer {secrets['admin']}")]
         body = json.dumps(FLEET).encode()
         assert (
@@ -233,13 +233,13 @@ def test_what_cannot_be_passed_on_is_said_as_azure_does(postgres_url, tmp_path):
         with closing(open_lease(postgres_url, gone, LONG_SECONDS)) as other:
             assert other.take(other.look()) == 1
             async with member(postgres_url, keys) as one:
-                await until(lambda: one.run.conductor.leader is not None)
+                await soon(lambda: one.run.conductor.leader is not None)
                 said = await refused(one)
                 assert f"{gone} leads and cannot be reached. Nothing was done" in said
                 async with deaf() as address:
                     other.address = address
                     assert other.take(other.look()) == 2
-                    await until(lambda: one.run.conductor.leader.address == address)
+                    await soon(lambda: one.run.conductor.leader.address == address)
                     assert "same x-ms-client-request-id, it is not done twice" in await refused(
                         one, key
                     )
@@ -247,7 +247,7 @@ def test_what_cannot_be_passed_on_is_said_as_azure_does(postgres_url, tmp_path):
                 async with control_plane(postgres_url, "http://x", ANYWHERE, auth=True) as (run, _):
                     other.address = f"http://{run.control}"
                     assert other.take(other.look()) == 3
-                    await until(lambda: one.run.conductor.leader.address == other.address)
+                    await soon(lambda: one.run.conductor.leader.address == other.address)
                     said = await refused(one)
                     assert "leads, and says: Azure's tools are not served here" in said
 

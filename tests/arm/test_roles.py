@@ -7,7 +7,7 @@ from fairnotice.arm.routes import ROUTES
 from fairnotice.stores.memory import MemoryStore
 from tests.arm.calling import COMPUTE, SUBSCRIPTION, asked, operation
 from tests.control.bearers import ROLES, STRANGERS, Bearers, kept
-from tests.endpoint.noding import until
+from tests.waiting import until
 
 NAMES = {
     "{subscription}": SUBSCRIPTION.rpartition("/")[2],

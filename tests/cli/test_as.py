@@ -25,8 +25,8 @@ from tests.cli.typed import (
     environment,
     served,
     typed,
-    wait_until,
 )
+from tests.waiting import until
 
 HERE = Path(__file__).parent
 FORBIDDEN = str(HERE / "forbidden.py")
@@ -174,7 +174,7 @@ def test_an_answer_is_held_until_there_is_news(begun, service, fairnotice):
         exec {read} -H "If-None-Match: $etag" -H 'Prefer: wait=60'
     """
     with begun("FrontEnd_IN_1", "--", "sh", "-c", script) as process:
-        wait_until(lambda: "_held_waits 1\n" in metrics(service))
+        until(lambda: "_held_waits 1\n" in metrics(service))
         (announced,) = fairnotice("vm", "restart", "FrontEnd_IN_1", "--json").json["events"]
         (event,) = json.loads(process.communicate()[0])["Events"]
     assert event["EventId"] == announced["id"]
@@ -232,7 +232,7 @@ def test_nothing_is_left_behind(begun, how):
         assert len(marked(mark)) == 2
         process.send_signal(how)
         assert process.wait() == -how
-        wait_until(lambda: not marked(mark))
+        until(lambda: not marked(mark))
 
 
 def marked(mark):

@@ -10,8 +10,9 @@ import pytest
 
 from fairnotice.testing.conform import SITUATIONS, Declared, Report, Result, Verdict, junit
 from tests.cli.test_as import allowed
-from tests.cli.typed import Terminal, typed, wait_until
+from tests.cli.typed import Terminal, typed
 from tests.house import ROOT
+from tests.waiting import until
 
 FAST = ("--poll-seconds", "0.15", "--stall-seconds", "4")
 PACE = ("--interval", "0.15", "--timeout", "2")
@@ -132,12 +133,12 @@ def test_ctrl_c_leaves_no_client_behind(tmp_path):
     client = ("--", "sh", "-c", script, "sh", *CORRECT[1:])
     terminal = Terminal("conform", "--poll-seconds", "0.15", "--situation", "stalled", *client)
     # One to see that it asks at all, and one to play with.
-    wait_until(lambda: path.exists() and len(path.read_text("ascii").splitlines()) == 2)
+    until(lambda: path.exists() and len(path.read_text("ascii").splitlines()) == 2)
     terminal.interrupt()
 
     assert terminal.end() == 130
     for pid in path.read_text("ascii").split():
-        wait_until(lambda name=pid: not Path("/proc", name).exists())
+        until(lambda name=pid: not Path("/proc", name).exists())
 
 
 @pytest.mark.skipif(

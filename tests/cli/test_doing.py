@@ -3,7 +3,8 @@
 import re
 from functools import partial
 
-from tests.cli.typed import Terminal, served, typed, wait_until
+from tests.cli.typed import Terminal, served, typed
+from tests.waiting import until
 
 
 def announced(ended) -> str:
@@ -20,7 +21,7 @@ def test_a_restart_is_announced_seen_and_approved(service, fairnotice):
     """The story of a reboot, as its history tells it."""
     event = announced(fairnotice("vm", "restart", "web-0", "--json"))
     service.look("web-0")
-    wait_until(lambda: fairnotice("event", "show", event, "--json").json["seen"])
+    until(lambda: fairnotice("event", "show", event, "--json").json["seen"])
     approved = fairnotice("event", "approve", event[:6].lower())
     shown = fairnotice("event", "show", event)
     history = fairnotice("event", "history", event[:6])

@@ -5,7 +5,7 @@ from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.drivers.simulated.durations import AT_ONCE
 from tests.cli.typed import typed
 from tests.control.calling import serving
-from tests.endpoint.noding import until
+from tests.waiting import until
 
 
 def test_an_event_says_that_its_impact_failed():

@@ -4,7 +4,8 @@ from functools import partial
 
 import pytest
 
-from tests.cli.typed import Terminal, served, typed, wait_until
+from tests.cli.typed import Terminal, served, typed
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def test_an_operation_is_shown_with_what_it_did_to_each_vm(service, fairnotice):
     """The impact, and when it began; what is over says nothing of taking it back."""
     stopped = fairnotice("vm", "stop", "db", "--json").json["operations"][0]
     name = stopped[:8]
-    wait_until(lambda: fairnotice("operation", "show", name, "--json").json["ended_at"])
+    until(lambda: fairnotice("operation", "show", name, "--json").json["ended_at"])
     terminal = Terminal("operation", "show", name, url=service.url)
 
     assert terminal.end() == 0

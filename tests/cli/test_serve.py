@@ -8,7 +8,6 @@ import sqlite3
 import ssl
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 
@@ -25,6 +24,7 @@ from tests.cli.serves import (
     serves,
 )
 from tests.cli.typed import typed
+from tests.waiting import until
 
 # Waits until somebody lets it go on.
 REBOOT = """
@@ -44,15 +44,6 @@ reboot = ["sh", "{folder}/reboot"]
 def restart(it, vm="web"):
     """Restart a VM at once, where it has asked for nothing yet."""
     return it.call("POST", f"/v1/vms/{vm}/restart")
-
-
-def until(condition):
-    """Return when it is so."""
-    for _ in range(200):
-        if condition():
-            return
-        threading.Event().wait(0.05)
-    raise AssertionError
 
 
 @contextmanager

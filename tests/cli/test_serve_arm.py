@@ -20,9 +20,9 @@ from fairnotice.stores.opening import open_store
 from tests.arm.calling import SUBSCRIPTION, VERSION
 from tests.arm.tools import BIN
 from tests.cli.serves import FLEET, PATIENCE_SECONDS, Answer, certificate, free_port, serves
-from tests.cli.test_serve import until
 from tests.cli.typed import typed
 from tests.control.bearers import kept
+from tests.waiting import until
 
 WHOLE = """
 [store]

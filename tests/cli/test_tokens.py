@@ -14,7 +14,7 @@ from fairnotice.cli import exits
 from fairnotice.stores.opening import open_store
 from tests.cli.typed import PROGRAM, environment, typed
 from tests.control.calling import serving
-from tests.endpoint.noding import until
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

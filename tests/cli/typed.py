@@ -14,7 +14,7 @@ import sys
 import tempfile
 import termios
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -188,14 +188,6 @@ class Terminal:
         except OSError:
             return False
         return True
-
-
-def wait_until(true: Callable[[], Any]) -> None:
-    """Ask again until it is so."""
-    clock = SystemClock()
-    limit = clock.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert clock.monotonic() < limit
 
 
 def write(folder: Path, name: str, text: str) -> str:

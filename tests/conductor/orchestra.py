@@ -111,15 +111,6 @@ def events(conductor):
     return [event for event in conductor.fleet.events.values() if event.visible]
 
 
-async def until(true, limit_seconds=20):
-    """Wait until this is so."""
-    async with asyncio.timeout(limit_seconds):
-        waits = not true()
-        while waits:
-            await asyncio.sleep(0.01)
-            waits = not true()
-
-
 async def started(conductor, vm="web-0"):
     """Restart a VM and approve it; the event."""
     decision = await conductor.submit(restart(f"restart-{vm}", vm))

@@ -19,7 +19,8 @@ from fairnotice.errors import LeadLost, NotLeading, StoreInUse, Unavailable
 from fairnotice.stores.postgres.lease import PostgresLease
 from fairnotice.stores.postgres.store import PostgresStore
 from fairnotice.testing.conducted import same_fleet
-from tests.conductor.orchestra import FLEET, restart, until
+from tests.conductor.orchestra import FLEET, restart
+from tests.waiting import soon
 
 LEASE_SECONDS = 1.0
 LIMIT_SECONDS = 20
@@ -124,7 +125,7 @@ async def several(url, count):
     try:
         for member in members:
             await member.conductor.join(member.lease)
-            await until(lambda: members[0].conductor.leading)
+            await soon(lambda: members[0].conductor.leading)
         first = members[0].conductor
         await first.submit(ApplyFleet(spec=FLEET))
         heard = tuple(Heard(scope, CLOCK.wall()) for scope in first.fleet.scopes)
@@ -138,7 +139,7 @@ async def several(url, count):
 
 async def level(one, other):
     """Wait until both show the same, and see that they do."""
-    await until(lambda: one.conductor.feed.revision == other.conductor.feed.revision)
+    await soon(lambda: one.conductor.feed.revision == other.conductor.feed.revision)
     same_fleet(one.conductor.fleet, other.conductor.fleet)
 
 
@@ -147,7 +148,7 @@ def test_who_follows_shows_what_is_committed_and_says_who_leads(postgres_url):
 
     async def story():
         async with several(postgres_url, 2) as (one, two):
-            await until(lambda: two.conductor.leader is not None)
+            await soon(lambda: two.conductor.leader is not None)
             await one.conductor.submit(restart("one", "db"))
             await level(one, two)
             lines = await two.conductor.feed.after(0)
@@ -191,7 +192,7 @@ def test_whoever_ends_in_peace_is_followed_at_once(postgres_url, caplog):
             await one.conductor.close()
             with closing(PostgresLease(postgres_url, "", 1)) as lease:
                 assert lease.look().free or lease.look().address == "http://b"
-            await until(lambda: two.conductor.leading)
+            await soon(lambda: two.conductor.leading)
             assert two.conductor.epoch == epoch + 1
             assert two.conductor.fleet.events[event].not_before == before
             assert two.conductor.fleet.life.unserved_seconds == 0
@@ -214,7 +215,7 @@ def test_rule_24_after_an_hour_without_anybody_notice_begins_anew(postgres_url):
         two = Member(postgres_url, "http://b", HourLater())
         await two.conductor.join(two.lease)
         try:
-            await until(lambda: two.conductor.leading)
+            await soon(lambda: two.conductor.leading)
             found = two.conductor.fleet.events[event]
             assert found.scheduled
             assert found.not_before >= before + timedelta(hours=1)
@@ -233,20 +234,20 @@ def test_a_leader_stopped_in_the_middle_of_a_commit_keeps_nobody_from_leading(po
             one.stop()
             lost = asyncio.ensure_future(one.conductor.submit(restart("lost", "db")))
             assert await asyncio.to_thread(one.store.stopped.wait, LIMIT_SECONDS)
-            await until(lambda: two.conductor.leading)
+            await soon(lambda: two.conductor.leading)
             await two.conductor.submit(restart("two", "web-0"))
 
             one.go_on()
             with pytest.raises(Unavailable):
                 await lost
-            await until(lambda: one.conductor.leader == two.conductor.leader)
+            await soon(lambda: one.conductor.leader == two.conductor.leader)
             assert not one.conductor.leading
             await level(one, two)
             assert "lost" not in one.conductor.fleet.requests
             assert len(one.conductor.timers) == 0
 
             await two.conductor.close()
-            await until(lambda: one.conductor.leading)
+            await soon(lambda: one.conductor.leading)
             await one.conductor.submit(restart("again", "db"))
 
     asyncio.run(story())
@@ -263,7 +264,7 @@ def test_a_stale_leader_commits_nothing(postgres_url):
                 revision = one.conductor.fleet.revision
                 with pytest.raises(NotLeading):
                     await one.conductor.submit(restart("one", "db"))
-                await until(lambda: not one.conductor.leading)
+                await soon(lambda: not one.conductor.leading)
                 assert one.store.load().revision == revision
                 with pytest.raises(StoreInUse, match="lead: several control planes"):
                     one.store.lead()
@@ -340,7 +341,7 @@ def test_a_clock_of_the_database_that_went_back_keeps_no_dead_leader(postgres_ur
                     "UPDATE fairnotice.lease SET renewed_at = renewed_at + interval '1 hour', "
                     "expires_at = expires_at + interval '1 hour'"
                 )
-            await until(lambda: two.conductor.leading)
+            await soon(lambda: two.conductor.leading)
 
     asyncio.run(story())
 
@@ -374,15 +375,15 @@ def test_without_the_database_nobody_reads_here(postgres_server, postgres_url, m
             waiting = asyncio.ensure_future(feed.wait_beyond(feed.revision))
             postgres_server.kill()
             try:
-                await until(lambda: two.conductor.trouble is not None and feed.cut_off)
+                await soon(lambda: two.conductor.trouble is not None and feed.cut_off)
                 assert await waiting == feed.revision
-                await until(lambda: not one.conductor.leading and one.conductor.leader is None)
+                await soon(lambda: not one.conductor.leading and one.conductor.leader is None)
                 with pytest.raises(NotLeading, match="no control plane leads"):
                     await one.conductor.submit(restart("one", "db"))
             finally:
                 await asyncio.to_thread(postgres_server.start)
-            await until(lambda: one.conductor.leading or two.conductor.leading)
-            await until(lambda: two.conductor.trouble is None and not feed.cut_off)
+            await soon(lambda: one.conductor.leading or two.conductor.leading)
+            await soon(lambda: two.conductor.trouble is None and not feed.cut_off)
             await level(one, two)
 
     asyncio.run(story())
@@ -409,7 +410,7 @@ def test_one_of_several_waits_for_one_that_is_alone_and_leads_when_it_ends(postg
         joins = Member(postgres_url, "http://a")
         async with alone(postgres_url) as (first, _):
             await joins.conductor.join(joins.lease)
-            await until(lambda: joins.conductor.leader is not None)
+            await soon(lambda: joins.conductor.leader is not None)
             with pytest.raises(NotLeading, match=r"no table \[cluster\]. End it") as told:
                 await joins.conductor.submit(restart("one", "db"))
             assert told.value.leader is None
@@ -418,7 +419,7 @@ def test_one_of_several_waits_for_one_that_is_alone_and_leads_when_it_ends(postg
                     pytest.fail("two lead, each of them alone")
             await asyncio.sleep(LEASE_SECONDS * 2)
             assert isinstance(await first.submit(restart("two", "db")), Decision)
-        await until(lambda: joins.conductor.leading)
+        await soon(lambda: joins.conductor.leading)
         await joins.conductor.close()
 
     asyncio.run(story())
@@ -433,9 +434,9 @@ def test_one_that_was_alone_and_lost_the_lead_shows_and_does_nothing(postgres_ur
             await joins.conductor.join(joins.lease)
             follows = asyncio.create_task(first.feed.wait_beyond(first.feed.revision))
             lease.goes_on.clear()
-            await until(lambda: joins.conductor.leading)
+            await soon(lambda: joins.conductor.leading)
             lease.goes_on.set()
-            await until(lambda: not first.leading)
+            await soon(lambda: not first.leading)
             assert await follows == first.feed.revision
             assert first.feed.cut_off
             with pytest.raises(LeadLost, match="http://a leads on this database"):
@@ -451,13 +452,13 @@ def test_trouble_with_the_lease_is_said_when_it_begins_and_when_it_ends(postgres
 
     async def story():
         async with several(postgres_url, 2) as (_, two):
-            await until(lambda: two.conductor.leader is not None)
+            await soon(lambda: two.conductor.leader is not None)
             two.lease.away = True
-            await until(lambda: two.lease.in_vain > 3)
+            await soon(lambda: two.lease.in_vain > 3)
             assert two.conductor.leader is None
             two.lease.away = False
-            await until(lambda: two.conductor.leader is not None)
-            await until(lambda: "the lease can be asked again" in caplog.text)
+            await soon(lambda: two.conductor.leader is not None)
+            await soon(lambda: "the lease can be asked again" in caplog.text)
 
     asyncio.run(story())
     assert caplog.text.count("who leads cannot be told") == 1

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 from contextlib import contextmanager
 
 import pytest
@@ -12,7 +11,8 @@ from fairnotice.conductor import feed as feed_module
 from fairnotice.errors import Unavailable
 from fairnotice.testing.manual_clock import ManualClock
 from tests.conductor.orchestra import Wrapped
-from tests.control.calling import PATIENCE_SECONDS, serving
+from tests.control.calling import serving
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -45,14 +45,6 @@ def waiting(served):
         return sum(name == "Feed.wait_beyond" for name in names)
 
     return served.inside(count())
-
-
-def wait_until(true):
-    """Wait until this is so."""
-    until = SystemClock.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert SystemClock.monotonic() < until
-        threading.Event().wait(0.01)
 
 
 def test_every_commit_is_a_line_in_order(served):
@@ -174,8 +166,8 @@ def test_whoever_goes_away_leaves_nothing_behind(served):
     for _ in range(5):
         with following(served, f"?after={served.run.conductor.fleet.revision - 1}") as lines:
             next(lines)
-            wait_until(lambda: waiting(served) == 1)
-        wait_until(lambda: waiting(served) == 0)
+            until(lambda: waiting(served) == 1)
+        until(lambda: waiting(served) == 0)
 
 
 def test_many_follow_and_each_gets_all(served):

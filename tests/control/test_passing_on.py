@@ -13,8 +13,8 @@ from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.drivers.simulated.durations import AT_ONCE
 from fairnotice.stores.opening import open_lease, open_store
 from tests.cli.serves import free_port
-from tests.conductor.orchestra import until
 from tests.control.bearers import kept
+from tests.waiting import soon
 
 LONG_SECONDS = 600.0
 FLEET = {"node": [{"name": "node-0"}], "vm": [{"name": "vm-0", "node": "node-0"}]}
@@ -75,7 +75,7 @@ def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
         with closing(open_lease(postgres_url, NOWHERE, LONG_SECONDS)) as other:
             assert other.take(other.look()) == 1
             async with control_plane(postgres_url, "http://here") as (run, peer):
-                await until(lambda: run.conductor.leader is not None)
+                await soon(lambda: run.conductor.leader is not None)
                 health = json.loads((await peer.ask("GET", "/readyz")).body)
                 assert health["ready"]
                 assert (health["leading"], health["leader"]) == (False, NOWHERE)
@@ -92,7 +92,7 @@ def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
 
                 other.address = ""
                 epoch = other.take(other.look())
-                await until(lambda: run.conductor.leader.epoch == epoch)
+                await soon(lambda: run.conductor.leader.epoch == epoch)
                 health = await peer.ask("GET", "/readyz")
                 assert (health.status, "no table [cluster]" in json.loads(health.body)["why"]) == (
                     503,
@@ -104,7 +104,7 @@ def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
                 async with deaf() as address:
                     other.address = address
                     assert other.take(other.look()) == 3
-                    await until(lambda: run.conductor.leader.address == address)
+                    await soon(lambda: run.conductor.leader.address == address)
                     _, said = await put(peer)
                     assert "It may have been done: look before you repeat it" in said
                     _, said = await put(peer, ("Idempotency-Key", "k"))
@@ -113,14 +113,14 @@ def test_what_cannot_be_passed_on_is_told_honestly(postgres_url):
                 async with deaf(hangs_up=False) as address:
                     other.address = address
                     assert other.take(other.look()) == 4
-                    await until(lambda: run.conductor.leader.address == address)
+                    await soon(lambda: run.conductor.leader.address == address)
                     asked = asyncio.ensure_future(put(peer, seconds=60.0))
                     await asyncio.sleep(0.1)
                     other.resign()
                     answer, said = await asked
                     assert answer.status == 503
                     assert f"{address} leads and cannot be reached. It may have been done" in said
-                await until(lambda: run.conductor.leading)
+                await soon(lambda: run.conductor.leading)
                 answer, _ = await put(peer)
                 assert answer.status == 200
                 assert int(answer.headers[REVISION]) == run.conductor.feed.revision
@@ -143,8 +143,8 @@ def test_how_the_endpoints_are_is_asked_of_the_one_that_leads(postgres_url):
                 run, peer = await stack.enter_async_context(member)
                 runs.append(run)
                 peers.append(peer)
-                await until(lambda: runs[0].conductor.leading)
-            await until(lambda: runs[1].conductor.leader is not None)
+                await soon(lambda: runs[0].conductor.leading)
+            await soon(lambda: runs[1].conductor.leader is not None)
             assert (await put(peers[1]))[0].status == 200
             joined = await peers[1].ask("POST", "/v1/endpoints/node-0/join", body=b"{}")
             assert joined.status == 200
@@ -170,7 +170,7 @@ def test_who_may_not_and_what_is_too_large_is_not_passed_on(postgres_url):
         with closing(open_lease(postgres_url, NOWHERE, LONG_SECONDS)) as other:
             assert other.take(other.look()) == 1
             async with control_plane(postgres_url, "http://here", auth=True) as (run, peer):
-                await until(lambda: run.conductor.leader is not None)
+                await soon(lambda: run.conductor.leader is not None)
 
                 async def ask(role, method, path, size):
                     headers = [("Authorization", f"Bearer {tokens[role]}")]
@@ -199,13 +199,13 @@ def test_two_of_the_same_address_are_told_apart(postgres_url, caplog):
         assert former.take(former.look()) == 1
         async with control_plane(postgres_url, "http://same") as (one, peer):
             # Of a life of its own that was killed there is a lease too, which nobody renews.
-            await until(lambda: one.conductor.leader is not None)
+            await soon(lambda: one.conductor.leader is not None)
             assert "no control plane leads at the moment" in (await put(peer))[1]
             former.resign()
             former.close()
-            await until(lambda: one.conductor.leading)
+            await soon(lambda: one.conductor.leading)
             async with control_plane(postgres_url, "http://same") as (two, second):
-                await until(lambda: two.conductor.leader and two.conductor.leader.namesake)
+                await soon(lambda: two.conductor.leader and two.conductor.leader.namesake)
                 health = await second.ask("GET", "/readyz")
                 assert health.status == 503
                 assert said in json.loads(health.body)["why"]

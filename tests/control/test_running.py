@@ -148,12 +148,12 @@ def test_connections_do_not_wait_for_nagle():
 @pytest.mark.parametrize(("host", "shown"), [("127.0.0.5", "127.0.0.5"), ("::1", "[::1]")])
 def test_another_address_of_this_machine_will_do(host, shown):
     """The guard knows it by that name."""
-    if ":" in host and not socket.has_ipv6:
-        pytest.skip("no IPv6 here")
     try:
         listening(Place(host, 0), "control").close()
-    except CannotListen as error:
-        pytest.skip(str(error))
+    except (CannotListen, OSError) as error:
+        if "CI" in os.environ:
+            raise
+        pytest.skip(f"not an address here: {error}")
     with serving(control=Place(host, 0)) as served:
         assert str(served.run.control) == f"{shown}:{served.run.control.port}"
         assert served.get("/v1/vms").status == 200

@@ -13,7 +13,7 @@ from tests.cli.typed import typed
 from tests.control.bearers import kept
 from tests.control.calling import restarted, serving
 from tests.deliveries.receivers import receiving
-from tests.deliveries.waiting import until
+from tests.waiting import until
 
 
 @pytest.fixture

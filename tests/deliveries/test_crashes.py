@@ -10,10 +10,9 @@ from contextlib import AsyncExitStack
 from fairnotice.control.running import Place
 from tests.cli.serves import free_port
 from tests.cli.test_up import control, started
-from tests.conductor.orchestra import until as soon
 from tests.control.test_passing_on import FLEET, control_plane
 from tests.deliveries.receivers import receiving
-from tests.deliveries.waiting import until
+from tests.waiting import soon, until
 
 
 def ask(url, method="GET", body=None, **headers):

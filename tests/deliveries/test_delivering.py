@@ -12,7 +12,7 @@ from fairnotice.clock import SystemClock
 from fairnotice.wire.document import rfc1123
 from tests.control.calling import restarted, serving
 from tests.deliveries.receivers import receiving
-from tests.deliveries.waiting import until
+from tests.waiting import until
 
 EVENT_TYPE = "Microsoft.ResourceNotifications.MaintenanceResources.ScheduledEventEmitted"
 

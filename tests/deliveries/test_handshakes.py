@@ -11,7 +11,7 @@ from fairnotice.deliveries.sending import Sender
 from tests.cli.serves import certificate
 from tests.control.calling import restarted, serving
 from tests.deliveries.receivers import receiving
-from tests.deliveries.waiting import until
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from fairnotice.stores.webhooks import Queued
 from fairnotice.testing.manual_clock import DEFAULT_START as START
 from fairnotice.testing.manual_clock import ManualClock
 from tests.conductor.orchestra import USER, restart
-from tests.conductor.orchestra import until as soon
 from tests.deliveries.test_retries import delivering_to, letter, webhook
+from tests.waiting import soon
 
 CONTENT = '{"topic": "", "subject": "", "time": "", "data": {}}'
 DEAD = letter(id="dead", event="OLD", content=CONTENT, dead_at=START, attempts=1, error="no")

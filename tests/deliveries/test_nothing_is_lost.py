@@ -25,8 +25,8 @@ from fairnotice.model import Requester
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.webhooks import Webhook
 from fairnotice.words import EventSchema, Role
-from tests.conductor.orchestra import until as soon
 from tests.engine.story import DB, WEB, sample
+from tests.waiting import soon
 
 USER = Requester("u", Role.OPERATOR)
 VMS = ("web-0", "web-1", "web-2", "db")

@@ -17,7 +17,7 @@ from fairnotice.testing.manual_clock import DEFAULT_START as START
 from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import EventSchema, EventStatus
 from tests.conductor.orchestra import conducting, restart, settled
-from tests.conductor.orchestra import until as soon
+from tests.waiting import soon
 
 # The page of Azure: "Event Grid message delivery and retry".
 LADDER = [10, 30, 60, 300, 600, 1800, 3600, 3600]

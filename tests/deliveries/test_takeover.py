@@ -7,10 +7,9 @@ from contextlib import ExitStack
 
 from fairnotice.deliveries.courier import AT_ONCE_MAX
 from tests.cli.serves import ON_POSTGRES, free_port, serves
-from tests.conductor.orchestra import until as soon
 from tests.deliveries.receivers import receiving
 from tests.deliveries.test_crashes import enable, member, put
-from tests.deliveries.waiting import until
+from tests.waiting import soon, until
 
 VMS = [f"vm-{number}" for number in range(12)]
 FLEET = {

@@ -1,6 +1,5 @@
 """Commands that an operator might write, for tests: each notes in a ledger that it was run."""
 
-import asyncio
 from pathlib import Path
 
 from fairnotice.clock import SystemClock
@@ -46,13 +45,6 @@ class Bench:
         if not self.ledger.exists():
             return 0
         return self.ledger.read_text("utf-8").splitlines().count(key)
-
-
-async def until(condition):
-    """Wait, not for ever, until it holds."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - it waits for another process
-            await asyncio.sleep(0.01)
 
 
 def begun(bench, key=REBOOT.key):

@@ -14,7 +14,8 @@ from fairnotice.drivers.command.settings import CommandSettings, readable
 from fairnotice.drivers.driver import Found, Order, Report
 from fairnotice.errors import Unavailable, UsageError
 from fairnotice.words import ImpactKind, Outcome, Power
-from tests.drivers.commands import REBOOT, is_running, until
+from tests.drivers.commands import REBOOT, is_running
+from tests.waiting import until
 
 DONE = Report(Outcome.DONE)
 
@@ -133,7 +134,7 @@ def test_a_time_limit_stops_the_whole_process_group(bench, limits):
     assert report.outcome is Outcome.FAILED
     assert report.reason == "stopped when its time limit of 0.3 s had passed: here"
     child = int(Path(f"{bench.ledger}.child").read_text())
-    asyncio.run(until(lambda: not is_running(child)))
+    until(lambda: not is_running(child))
 
 
 def test_a_command_that_does_not_listen_is_killed(bench):

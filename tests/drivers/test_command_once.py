@@ -17,8 +17,9 @@ from fairnotice.drivers.driver import Report
 from fairnotice.errors import LeadLost, Unavailable
 from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import ImpactKind, Outcome
-from tests.drivers.commands import REBOOT, begun, number_in, parent_of, until
+from tests.drivers.commands import REBOOT, begun, number_in, parent_of
 from tests.house import ROOT
+from tests.waiting import soon
 
 DONE = Report(Outcome.DONE)
 
@@ -32,7 +33,7 @@ def test_who_gave_up_waiting_leaves_it_running(bench):
 
     async def story():
         carrying = asyncio.create_task(driver.impact(REBOOT, 1))
-        await until(begun(bench))
+        await soon(begun(bench))
         carrying.cancel()
         await asyncio.gather(carrying, return_exceptions=True)
         assert (await driver.outcome(REBOOT.key, 1)).outcome is Outcome.UNDER_WAY
@@ -43,7 +44,7 @@ def test_who_gave_up_waiting_leaves_it_running(bench):
             driver._wrappers.bury()
             return not driver._wrappers._abandoned
 
-        await until(buried)
+        await soon(buried)
 
     asyncio.run(story())
 
@@ -63,7 +64,7 @@ def test_a_killed_control_plane_leaves_the_impact_going_on_once(bench, tmp_path)
     child = subprocess.Popen(words, cwd=ROOT)  # noqa: S603
 
     async def story():
-        await until(begun(bench))
+        await soon(begun(bench))
         child.kill()
         assert child.wait() == -signal.SIGKILL
         driver = bench.driver("sleep 0.6")
@@ -84,7 +85,7 @@ def test_killed_at_any_moment_it_happens_once(bench, tmp_path, moment):
     child = subprocess.Popen([*words, str(tmp_path), str(ready)], cwd=ROOT)  # noqa: S603
 
     async def story():
-        await until(ready.exists)
+        await soon(ready.exists)
         await asyncio.sleep(moment)
         child.kill()
         child.wait()
@@ -144,8 +145,8 @@ def test_a_killed_wrapper_leaves_the_outcome_unknown(bench):
 
     async def story():
         carrying = asyncio.create_task(driver.impact(REBOOT, 1))
-        await until(begun(bench))
-        await until(lambda: number_in(f"{bench.ledger}.timeout"))
+        await soon(begun(bench))
+        await soon(lambda: number_in(f"{bench.ledger}.timeout"))
         stopped = number_in(f"{bench.ledger}.timeout")
         os.kill(parent_of(stopped), signal.SIGKILL)
         assert (await carrying).outcome is Outcome.UNKNOWN

@@ -76,10 +76,11 @@ def test_a_domain_that_is_labeled_as_another_vm_is_heard_at_the_next_look(tmp_pa
 
 
 def test_two_domains_of_one_node_that_say_they_are_one_vm_are_left_alone(tmp_path):
-    """Also where one of them has its name."""
+    """Also where one of them has its name; and their node is not held to be lost for it."""
     nodes = TestNodes(tmp_path, "n1")
     nodes["n1"].run("vm")
     nodes["n1"].run("copy", Label(name="vm"))
+    nodes["n1"].instead["isAlive"] = lambda _: False
 
     async def story():
         driver = nodes.driver()
@@ -87,5 +88,8 @@ def test_two_domains_of_one_node_that_say_they_are_one_vm_are_left_alone(tmp_pat
         await driver.close()
         return report
 
-    assert "both say that they are vm" in asyncio.run(story()).reason
+    report = asyncio.run(story())
+    assert report.outcome is Outcome.FAILED
+    assert "on n1 both say that they are vm" in report.reason
+    assert nodes["n1"].asked["isAlive"] == 0
     assert nodes["n1"].calls == []

@@ -11,6 +11,7 @@ from fairnotice.drivers.libvirt import footing, host, records
 from fairnotice.drivers.libvirt.records import Record, records_in
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, libvirt, order, states
+from tests.waiting import soon
 
 OFF, PAUSED = libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_PAUSED
 LIMITS = {"reboot_limit_seconds": 0.05, "shutdown_limit_seconds": 0.05}
@@ -55,17 +56,21 @@ def phases(nodes, node="n1"):
     return {one.key: one.phase for one in records_in(domain(nodes, node).XMLDesc(0))}
 
 
-def look(nodes, times=3, **settings):
-    """A control plane that nobody asks anything looks around."""
+def is_over(nodes):
+    """Whether what was left is written to have ended."""
+    return lambda: phases(nodes) == {"op/vm": records.ENDED}
+
+
+def look(nodes, is_so=lambda: True, **settings):
+    """A control plane that nobody asks anything looks around until it is so, and twice more."""
 
     async def story():
         driver = nodes.driver(**LIMITS, **settings)
-        for _ in range(times):
+        await driver.survey(1)
+        await soon(is_so)
+        for _ in range(2):
             await driver.survey(1)
-            await asyncio.sleep(0.1)
-            async with asyncio.timeout(20):
-                while driver._deeds:  # noqa: ASYNC110 - nobody else would tell
-                    await asyncio.sleep(0.02)
+        # Whatever was begun comes to its own end.
         await driver.close()
 
     asyncio.run(story())
@@ -84,7 +89,7 @@ def test_a_vm_that_we_have_switched_off_runs_again(nodes, kind, phase):
     """Its node was away for longer than the law waits, and is back: it is not left off for good."""
     domain(nodes).destroy()
     left(nodes, kind, phase)
-    look(nodes)
+    look(nodes, is_over(nodes))
     assert states(nodes) == {"n1": RUNNING}
     assert phases(nodes) == {"op/vm": records.ENDED}
     assert nodes.done("op/vm") == 1
@@ -112,9 +117,7 @@ def test_a_node_that_is_away_past_the_limit_leaves_nobody_off(nodes, kind):
         assert states(nodes)["n1"] == OFF
         nodes["n1"].around, nodes["n1"].away = lambda _, __, call, *given: call(*given), False
         await driver.survey(1)
-        async with asyncio.timeout(20):
-            while states(nodes) != {"n1": RUNNING}:  # noqa: ASYNC110 - libvirt does not tell
-                await asyncio.sleep(0.02)
+        await soon(lambda: states(nodes) == {"n1": RUNNING})
         await driver.close()
 
     asyncio.run(story())
@@ -139,7 +142,7 @@ def test_the_law_that_still_asks_does_not_have_it_done_twice(nodes):
         for _ in range(3):
             asked = [driver.outcome("op/vm", 1) for _ in range(3)]
             await asyncio.gather(driver.survey(1), *asked)
-            await asyncio.sleep(0.1)
+            await soon(lambda: started)
         looked.set()
         report = await asyncio.wait_for(ended(driver, "op/vm", 1), 20)
         await driver.survey(1)
@@ -172,7 +175,7 @@ def test_what_may_run_elsewhere_is_not_started(nodes):
     look(nodes)
     assert states(nodes)["n1"] == OFF
     nodes["n3"].away = False
-    look(nodes)
+    look(nodes, is_over(nodes))
     assert states(nodes) == {"n1": RUNNING}
 
 
@@ -199,8 +202,7 @@ def test_what_has_only_not_been_written_to_have_ended_is_not_held_against_anybod
 ):
     """It was let go of, and that could not be written; who pauses it later has a reason."""
     left(nodes, kind, phase)
-    look(nodes)
-    assert phases(nodes) == {"op/vm": records.ENDED}
+    look(nodes, is_over(nodes))
     domain(nodes).suspend()
     look(nodes)
     assert states(nodes) == {"n1": PAUSED}
@@ -212,7 +214,7 @@ def test_a_pause_long_after_is_somebody_elses(nodes, days, state):
     """Nobody is left paused for good; but what is older than anything we remember is not ours."""
     left(nodes, ImpactKind.FREEZE, records.FROZEN, timedelta(days=days))
     domain(nodes).suspend()
-    look(nodes, kept_days=7)
+    look(nodes, lambda: states(nodes) == {"n1": state}, kept_days=7)
     assert states(nodes) == {"n1": state}
 
 
@@ -231,7 +233,7 @@ def test_one_that_is_paused_in_a_reset_is_let_go_though_its_time_is_over(nodes):
     host.mark(domain(nodes), "op/vm")
     domain(nodes).suspend()
     left(nodes, ImpactKind.REBOOT, records.RESETTING)
-    look(nodes)
+    look(nodes, is_over(nodes))
     assert states(nodes) == {"n1": RUNNING}
     assert phases(nodes) == {"op/vm": records.ENDED}
     assert nodes.done("op/vm") == 0

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-import itertools
+import re
 import threading
 
 import pytest
@@ -14,8 +14,10 @@ from fairnotice.drivers.libvirt.happenings import Happenings
 from fairnotice.drivers.libvirt.host import DEFINITIONS
 from fairnotice.drivers.libvirt.line import Line, in_thread
 from fairnotice.errors import Unavailable
+from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import ImpactKind, Outcome, Power
 from tests.drivers.libvirt_nodes import TestNodes, libvirt, order
+from tests.waiting import soon
 
 CLOCK = SystemClock()
 
@@ -118,29 +120,29 @@ def test_a_connection_that_is_lost_is_closed(tmp_path):
             with pytest.raises(Unavailable, match="n1 was lost"):
                 await to.ask(lambda connection: connection.getHostname())
             node.away = False
-            async with asyncio.timeout(5):
-                while node.closed < times:  # noqa: ASYNC110 - a thread closes it
-                    await asyncio.sleep(0.01)
+            # A thread closes it.
+            await soon(lambda times=times: node.closed >= times)
             assert not node.followers
         await to.close()
 
     asyncio.run(story())
 
 
-def test_a_node_that_refuses_late_is_nobodys_error(monkeypatch):
+def test_a_node_that_refuses_late_is_nobodys_error(answers, monkeypatch):
     """Whoever asked was told long ago that it is away."""
     monkeypatch.setattr(line, "CONNECT_SECONDS", 0.05)
     unheard = []
 
     def opens(_):
-        threading.Event().wait(0.3)
+        answers.wait()
         raise libvirt.libvirtError("timed out")
 
     async def story():
         asyncio.get_running_loop().set_exception_handler(lambda _, what: unheard.append(what))
         to = line_to(opens)
         await refused(to)
-        await asyncio.sleep(0.5)
+        answers.set()
+        await soon(lambda: asyncio.all_tasks() == {asyncio.current_task()}, "the late answer")
         await to.close()
 
     asyncio.run(story())
@@ -181,7 +183,7 @@ def test_a_node_that_takes_a_connection_and_says_nothing_is_tried_anew(answers, 
     assert len(opened) == 2
 
 
-def test_a_node_that_says_nothing_for_hours_has_a_few_threads(answers, monkeypatch):
+def test_a_node_that_says_nothing_for_hours_has_a_few_threads(answers, monkeypatch, caplog):
     """Each try has twice as long as the one before."""
     monkeypatch.setattr(line, "CONNECT_SECONDS", 0.01)
     monkeypatch.setattr(line, "OPEN_SECONDS", 0.05)
@@ -194,16 +196,18 @@ def test_a_node_that_says_nothing_for_hours_has_a_few_threads(answers, monkeypat
 
     async def story():
         to = line_to(opens)
-        until = CLOCK.monotonic() + 1.5
-        while CLOCK.monotonic() < until:
-            await refused(to)
-            await asyncio.sleep(0.01)
+        began = CLOCK.monotonic()
+        async with asyncio.timeout(20):
+            while len(opened) < 4:
+                with pytest.raises(Unavailable):
+                    await to.ask(lambda connection: connection.getHostname())
+                await asyncio.sleep(0.01)
         await to.close()
+        return opened[3] - began
 
-    asyncio.run(story())
-    apart = [later - earlier for earlier, later in itertools.pairwise(opened)]
-    assert 3 <= len(opened) <= 5
-    assert all(gap >= 0.05 * 2**number for number, gap in enumerate(apart))
+    assert asyncio.run(story()) >= 0.05 + 0.1 + 0.2
+    said = [one.getMessage() for one in caplog.records]
+    assert [re.findall(r"for (.*) s\.", one) for one in said] == [["0.05"], ["0.1"], ["0.2"]]
 
 
 def test_calls_that_are_never_answered_are_a_few(answers, monkeypatch):
@@ -333,16 +337,17 @@ def test_a_slow_node_holds_up_nothing_on_the_others(tmp_path, answers, monkeypat
 def test_a_node_that_hangs_holds_up_no_look_at_the_others(tmp_path, answers, monkeypatch):
     """Its line lives, and nothing comes: it is away, and the others are seen as they are."""
     monkeypatch.setattr(looking, "SLOW_SECONDS", 0.05)
+    clock = ManualClock()
     nodes = TestNodes(tmp_path, "n1", "n2")
     nodes["n1"].run("vm")
 
     async def story(driver):
         await within(10, driver.survey(1))
         nodes["n1"].connection.lookupByName("vm").destroy()
-        await asyncio.sleep(0.02)
+        clock.advance(seconds=15)
         return await within(10, driver.survey(1))
 
-    survey = beside_a_slow_node(nodes, answers, story, unreachable_after_seconds=0.01)
+    survey = beside_a_slow_node(nodes, answers, story, clock=clock, unreachable_after_seconds=15)
     assert [(one.vm, one.power) for one in survey.found] == [("vm", Power.STOPPED)]
     assert (survey.away, survey.whole) == ({"n2"}, False)
 

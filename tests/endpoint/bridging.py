@@ -15,12 +15,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 
 from fairnotice.clock import SystemClock
 from tests.house import ROOT
+from tests.waiting import until
 
 NEEDED = ("ip", "bridge", "nft", "dnsmasq", "busybox", "curl")
 PATIENCE_SECONDS = 15
@@ -94,16 +94,6 @@ def run(line, *, check=True, wanted=True, **more):
     )
     assert not check or not wanted or done.returncode == 0, (line, done.stdout, done.stderr)
     return done.stdout if check else done
-
-
-def until(holds, what="it", seconds=PATIENCE_SECONDS):
-    """Wait until something holds; what it then is."""
-    ends = CLOCK.monotonic() + seconds
-    pause = threading.Event()
-    while not (found := holds()):
-        assert CLOCK.monotonic() < ends, f"{what} did not come"
-        pause.wait(0.05)
-    return found
 
 
 class BridgedNode:

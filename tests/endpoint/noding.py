@@ -14,6 +14,7 @@ import threading
 from contextlib import contextmanager
 
 from fairnotice.clock import SystemClock
+from tests.waiting import until
 
 PATIENCE_SECONDS = 15
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -32,16 +33,6 @@ listen = "127.0.0.1:0"
 level = "info"
 """
 CLOCK = SystemClock()
-
-
-def until(holds, what="it"):
-    """Wait until something holds; what it then is."""
-    ends = CLOCK.monotonic() + PATIENCE_SECONDS
-    pause = threading.Event()
-    while not (found := holds()):
-        assert CLOCK.monotonic() < ends, f"{what} did not come"
-        pause.wait(0.02)
-    return found
 
 
 class Answer:

@@ -14,10 +14,10 @@ from tests.endpoint.bridging import (
     METADATA,
     bridged_node,
     needs_a_bridge,
-    until,
 )
 from tests.endpoint.frames import APPROVE
 from tests.house import ROOT
+from tests.waiting import until
 
 pytestmark = needs_a_bridge
 

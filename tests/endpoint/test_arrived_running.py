@@ -10,9 +10,9 @@ from tests.endpoint.bridging import (
     bridged_node,
     needs_a_bridge,
     run,
-    until,
 )
 from tests.endpoint.frames import ARP, IP, REPLY, arp, frame, send
+from tests.waiting import until
 
 pytestmark = needs_a_bridge
 

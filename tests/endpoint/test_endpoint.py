@@ -25,8 +25,8 @@ from tests.endpoint.noding import (
     EndpointProcess,
     endpoint,
     relay,
-    until,
 )
+from tests.waiting import until
 
 # Of the sample fleet: web-0 is there, db is not.
 NODE = "node-0"

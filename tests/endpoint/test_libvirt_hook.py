@@ -17,8 +17,9 @@ if missing():
 
 import libvirt
 
-from tests.endpoint.bridging import METADATA, BridgedNode, until
+from tests.endpoint.bridging import METADATA, BridgedNode
 from tests.vms import guest
+from tests.waiting import until
 
 VM, MAC = "vm0", "52:54:00:00:00:0a"
 LABEL = (

@@ -15,9 +15,9 @@ from fairnotice.endpoint.passing import Passing, Refused
 from fairnotice.endpoint.saved import Saved
 from fairnotice.endpoint.unreported import Unreported
 from fairnotice.errors import Unavailable
-from tests.conductor.orchestra import until
 from tests.control.test_peers import Far
 from tests.endpoint.test_keeping import NOON, served
+from tests.waiting import soon
 
 OK = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"revision":7}'
 WRONG = b"HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 2\r\n\r\n{}"
@@ -48,7 +48,7 @@ async def linked(folder, *plays):
         finally:
             await link.close()
             # The server's side of each connection ends a moment later.
-            await until(lambda: not any("_serve" in repr(one) for one in asyncio.all_tasks()))
+            await soon(lambda: not any("_serve" in repr(one) for one in asyncio.all_tasks()))
 
 
 @contextlib.asynccontextmanager
@@ -182,7 +182,7 @@ class Fails(Front):
 async def followed(link, connections):
     """A link that follows, once it has done so for so many times."""
     async with meanwhile(link.following(lambda: None)):
-        await until(lambda: link.connections_count == connections)
+        await soon(lambda: link.connections_count == connections)
         yield
 
 
@@ -208,7 +208,7 @@ def test_a_confirmation_is_said_again_with_the_next_feed(tmp_path):
         async with followed(link, 1):
             link.saved.save(link.holding)
             await link.report()
-            await until(lambda: link.connections_count == 2)
+            await soon(lambda: link.connections_count == 2)
             await link.report()
 
     said = run(story, tmp_path, [OK] * 4, [feed(7)], [feed(7), OK])
@@ -245,7 +245,7 @@ def test_a_confirmation_whose_answer_comes_after_the_next_feed_is_said_again(tmp
             async with followed(link, 1):
                 link.saved.save(link.holding)
                 async with meanwhile(link.report()):
-                    await until(lambda: link.connections_count == 2)
+                    await soon(lambda: link.connections_count == 2)
                     passing.answered.set()
                     await asyncio.sleep(0)
                     await link.report()
@@ -263,7 +263,7 @@ def test_somebody_who_has_nothing_to_report_is_heard_of_all_the_same(tmp_path, m
 
     async def story():
         async with linked(tmp_path, [OK] * 99) as (link, far), meanwhile(link.reporting()):
-            await until(lambda: len(far.heard) == 3)
+            await soon(lambda: len(far.heard) == 3)
 
     asyncio.run(asyncio.wait_for(story(), 20))
 

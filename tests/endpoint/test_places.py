@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from fairnotice.drivers.libvirt import labels
 from fairnotice.endpoint import libvirt_places, node_setup, places
 from fairnotice.endpoint.places import Place, PlacesFile
 from fairnotice.errors import UsageError
@@ -200,3 +201,29 @@ def test_an_address_that_is_written_otherwise_is_the_same(tmp_path):
     label = "<f:vm xmlns:f='urn:fairnotice:libvirt:vm:1' addresses='2001:DB8:0::1'/>"
     found = libvirt_places.places("br0", libvirt(tmp_path, label), tmp_path)
     assert found["guest-7"][0].addresses == ("2001:db8::1", "10.0.0.5")
+
+
+def as_the_driver_reads(addresses):
+    """Those of a label; none where it takes them for no addresses."""
+    try:
+        return labels.label_of({"addresses": addresses}).addresses
+    except UsageError:
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("10.0.0.4 2001:db8::1", ("10.0.0.4", "2001:db8::1")),
+        (" 10.0.0.4\t", ("10.0.0.4",)),
+        ("10.0.0.4,10.0.0.6", ()),
+        ("", ()),
+    ],
+)
+def test_the_addresses_of_a_label_are_what_they_are_for_the_driver(tmp_path, text, addresses):
+    """With spaces between. The two cannot share their code: neither may import the other."""
+    label = NAMELESS.replace("/>", f" addresses='{text}'/>")
+    found = libvirt_places.places("br0", libvirt(tmp_path, label, leases=[]), tmp_path)
+
+    assert found["guest-7"][0].addresses == addresses == as_the_driver_reads(text)
+    assert f"{{{labels.LABEL}}}vm" == libvirt_places.LABEL

@@ -11,8 +11,8 @@ from tests.endpoint.bridging import (
     bridged_node,
     needs_a_bridge,
     run,
-    until,
 )
+from tests.waiting import until
 
 pytestmark = needs_a_bridge
 

@@ -7,8 +7,8 @@ import signal
 from fairnotice.endpoint.front import Manner
 from fairnotice.endpoint.steering import listening
 from fairnotice.endpoint.workers import Workers
-from tests.conductor.orchestra import until
 from tests.endpoint.test_link import linked, tell
+from tests.waiting import soon
 
 
 def test_rule_05_what_a_dead_worker_showed_is_shown_by_nobody(tmp_path):
@@ -20,12 +20,12 @@ def test_rule_05_what_a_dead_worker_showed_is_shown_by_nobody(tmp_path):
             workers = Workers(link, Manner(), link.saved, [[listener]])
             tell(link, 9)
             async with workers.kept():
-                await until(lambda: link.shown == 9)
+                await soon(lambda: link.shown == 9)
                 killed = workers.fronts[0].process
                 os.kill(killed.pid, signal.SIGKILL)
-                await until(lambda: killed.returncode is not None)
+                await soon(lambda: killed.returncode is not None)
                 after = link.shown
-                await until(lambda: link.shown == 9)
+                await soon(lambda: link.shown == 9)
         listener.close()
         return after
 

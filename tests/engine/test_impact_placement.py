@@ -1,8 +1,11 @@
 """Rule 14: where a VM may be put, when that is chosen, and what happens where there is no place."""
 
+import ast
+import inspect
+
 import pytest
 
-from fairnotice.engine import Code
+from fairnotice.engine import Code, placement
 from fairnotice.engine import commands as ask
 from fairnotice.engine.specs import FleetSpec, NodeSpec, SetSpec, VmSpec
 from fairnotice.words import (
@@ -321,6 +324,27 @@ def test_rule_14_of_many_nodes_it_is_said_how_many_for_which_reason():
         "1 is needed for another VM of this move",
     ):
         assert told in warning
+
+
+def first_words_of_reasons() -> set[str]:
+    """With which word each reason begins why a node may not take a VM."""
+    found = set()
+    for function in (placement.why_closed, placement._why_not):
+        for node in ast.walk(ast.parse(inspect.getsource(function))):
+            match node:
+                case ast.Return(ast.Constant(str(said)) | ast.JoinedStr([ast.Constant(said), *_])):
+                    found.add(said.partition(" ")[0])
+                case ast.Return(value):
+                    # What the other one of the two says.
+                    assert ast.unparse(value) == "closed"
+    return found - {""}
+
+
+def test_rule_14_every_reason_can_be_told_of_several_nodes():
+    """Each begins with a verb of which the plural is known: one without would end the decision."""
+    words = first_words_of_reasons()
+    assert "is" in words
+    assert words <= set(placement._OF_SEVERAL)
 
 
 def test_rule_14_of_many_vms_without_a_place_three_are_named():

@@ -14,6 +14,7 @@ from fairnotice.metadata.rate import Rate
 from fairnotice.metadata.server import Server
 from fairnotice.metadata.worker import Limits
 from tests.metadata.wireless import LiveStory, get, read_answers, served_sample
+from tests.waiting import soon
 
 # Generous: whatever takes longer than this hangs.
 LIMIT_SECONDS = 30
@@ -62,17 +63,8 @@ async def endpoint(**options: Any):
         yield served
     finally:
         served.server.close()
-        await until(lambda: not served.worker.connections)
+        await soon(lambda: not served.worker.connections)
     assert served.mishaps == []
-
-
-async def until(something: Callable[[], bool]) -> None:
-    """Wait until something is so; whatever it is, it takes less than the story's limit."""
-    for _ in range(LIMIT_SECONDS * 100):
-        if something():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never came to be")
 
 
 async def talk(port: int, *pieces: bytes, source: str = "127.0.0.1", pause: float = 0) -> bytes:

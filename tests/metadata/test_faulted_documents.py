@@ -9,8 +9,9 @@ from fairnotice.engine.commands import Postpone
 from fairnotice.metadata.faults import OF_DOCUMENTS, Fault, FaultKind
 from tests.engine.story import OPERATOR, WEB
 from tests.metadata.faulty import CLOSING, DB, INSTANCE, OTHER_WEB, looks_like, told
-from tests.metadata.sockets import ask, last, talk, until
+from tests.metadata.sockets import ask, last, talk
 from tests.metadata.wireless import approval
+from tests.waiting import soon
 
 MINUTES = 60
 TOGETHER = (FaultKind.TWO_EVENTS, FaultKind.FREEZE_FOR_REBOOT, FaultKind.INCARNATION_RESET)
@@ -271,7 +272,7 @@ def test_nothing_is_held_while_a_document_may_change_with_time():
         wait = last(f"If-None-Match: {etag}", "Prefer: wait=60")
         held = asyncio.create_task(ask(served.port, wait))
         neighbour = asyncio.create_task(ask(served.port, wait, source=OTHER_WEB))
-        await until(lambda: served.worker.held_count == 2)
+        await soon(lambda: served.worker.held_count == 2)
         served.worker.faults.set(Fault(FaultKind.SHORT_NOTICE, "web-0"))
         answer = await held
         known = last(f"If-None-Match: {answer.etag}", "Prefer: wait=60")

@@ -13,8 +13,9 @@ from tests.engine.story import DB as DB_SCOPE
 from tests.engine.story import WEB
 from tests.house import ROOT
 from tests.metadata.faulty import CLOSING, DB, INSTANCE, OTHER_WEB, looks_like, one_answer, told
-from tests.metadata.sockets import ask, last, talk, until
+from tests.metadata.sockets import ask, last, talk
 from tests.metadata.wireless import DB_0, WEB_1, approval, get, request
+from tests.waiting import soon
 
 SLOW = (FaultKind.SLOW, FaultKind.SLOW_FIRST)
 OF_HTTP = (*STAND_INS, *SPOILING)
@@ -189,7 +190,7 @@ def test_a_slow_answer_is_the_usual_one_and_holds_up_nobody_else(kind):
         others = await talk(served.port, last(), source=DB)
         served.worker.faults.set(Fault(kind, "web-0", seconds=3600))
         waiting = asyncio.create_task(talk(served.port, last()))
-        await until(lambda: served.worker.faults.spoiled[kind] == 1)
+        await soon(lambda: served.worker.faults.spoiled[kind] == 1)
         assert [await talk(served.port, last(), source=DB) for _ in range(3)] == [others] * 3
         assert not waiting.done()
         waiting.cancel()

@@ -9,8 +9,9 @@ import pytest
 from fairnotice.metadata.rate import rate_of
 from fairnotice.model import Document
 from tests.engine.story import WEB
-from tests.metadata.sockets import ask, endpoint, last, on_sockets, until
+from tests.metadata.sockets import ask, endpoint, last, on_sockets
 from tests.metadata.wireless import get, read_answers
+from tests.waiting import soon
 from tests.wire.documents import event
 
 
@@ -23,9 +24,9 @@ def test_whoever_hangs_up_while_his_answer_is_held_is_let_go():
             held = get(f"If-None-Match: {etag}", "Prefer: wait=60")
             _, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(held)
-            await until(lambda: served.worker.held_count == 1)
+            await soon(lambda: served.worker.held_count == 1)
             writer.close()
-            await asyncio.wait_for(until(lambda: served.worker.held_count == 0), 10)
+            await soon(lambda: served.worker.held_count == 0)
 
     on_sockets(story)
 

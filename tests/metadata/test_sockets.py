@@ -17,8 +17,9 @@ import pytest
 from fairnotice.metadata.worker import Limits
 from fairnotice.model import Document
 from tests.engine.story import DB, WEB
-from tests.metadata.sockets import ask, endpoint, last, on_sockets, run, talk, until
+from tests.metadata.sockets import ask, endpoint, last, on_sockets, run, talk
 from tests.metadata.wireless import PATH, TARGET, approval, get, post, read_answers, start_requests
+from tests.waiting import soon
 from tests.wire.documents import event
 
 needs_curl = pytest.mark.skipif(
@@ -147,7 +148,7 @@ def test_whoever_closes_his_direction_during_a_wait_is_answered():
             etag = (await ask(served.port, last())).etag
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
             writer.write(get(f"If-None-Match: {etag}", "Prefer: wait=60"))
-            await until(lambda: served.worker.held_count == 1)
+            await soon(lambda: served.worker.held_count == 1)
             writer.write_eof()
             answers = read_answers(await asyncio.wait_for(reader.read(), 10))
             writer.close()
@@ -394,8 +395,8 @@ def test_when_the_endpoint_ends_so_do_its_connections():
             held = get(f"If-None-Match: {etag}", "Prefer: wait=60")
             raws = (get(), held, get()[:9], held + get()[:9], held + get())
             some = [asyncio.create_task(talk(served.port, raw)) for raw in raws]
-            await until(lambda: len(served.worker.connections) == len(raws))
-            await until(lambda: served.worker.held_count == 3)
+            await soon(lambda: len(served.worker.connections) == len(raws))
+            await soon(lambda: served.worker.held_count == 3)
             served.server.close()
             await asyncio.gather(*some)
             with pytest.raises(OSError, match="onnect"):
@@ -455,7 +456,7 @@ def test_ten_thousand_held_answers_are_woken_by_one_change():
             etag = (await ask(served.port, last())).etag
             line = f"{sys.executable} -m tests.metadata.waiting_crowd {served.port} {wanted}"
             crowd = asyncio.create_task(run(f"{line} {shlex.quote(etag)}"))
-            await until(lambda: served.worker.held_count == wanted or crowd.done())
+            await soon(lambda: served.worker.held_count == wanted or crowd.done())
             served.stage.restart_vm("web-0")
             assert await asyncio.wait_for(crowd, 30) == (0, b"10000 1\n")
             assert served.worker.held_count == 0

@@ -11,8 +11,8 @@ import sys
 
 import uvloop
 
-from tests.metadata.sockets import until
 from tests.metadata.wireless import get
+from tests.waiting import soon
 
 
 class Held(asyncio.Protocol):
@@ -45,7 +45,7 @@ async def wait_together(port: int, count: int, etag: str) -> None:
                 for _ in range(100)
             )
         )
-    await until(lambda: len(answers) == count)
+    await soon(lambda: len(answers) == count)
     sys.stdout.write(f"{len(answers)} {len(set(answers))}\n")
 
 

@@ -7,9 +7,10 @@ from playwright.sync_api import expect
 
 from fairnotice.stores.opening import open_store
 from tests.cli.serves import FLEET, certificate, serves
-from tests.cli.test_serve import CLUSTER, free_port, until
+from tests.cli.test_serve import CLUSTER, free_port
 from tests.control.bearers import kept
 from tests.portal.browsing import needs_browser
+from tests.waiting import until
 
 
 @needs_browser

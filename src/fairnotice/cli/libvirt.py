@@ -80,7 +80,7 @@ def _label(options: argparse.Namespace) -> int:
         name = options.domain
         print(f"{name} has no label: it is no VM of a fleet. Give it one: {name} name={name}")
     else:
-        shown.facts(options.domain, list({"name": options.domain, **_fields(now)}.items()))
+        shown.facts(options.domain, list({"name": options.domain, **labels.fields_of(now)}.items()))
     return exits.DONE
 
 
@@ -96,7 +96,7 @@ def _given(texts: list[str]) -> dict[str, str]:
 
 def _changed(now: Label | None, fields: dict[str, str], xml: str) -> Label:
     """The label with these fields; one that is empty is no longer given."""
-    merged = {**_fields(now), **fields}
+    merged = {**labels.fields_of(now or Label()), **fields}
     known = set(labels.FIELDS)
     label = labels.label_of({k: v for k, v in merged.items() if v or k not in known})
     from fairnotice.drivers.libvirt import disks  # noqa: PLC0415 - it needs libvirt's library
@@ -111,16 +111,6 @@ def _changed(now: Label | None, fields: dict[str, str], xml: str) -> Label:
                     f"or a volume. It has {can_be}."
                 )
     return label
-
-
-def _fields(label: Label | None) -> dict[str, str]:
-    if label is None:
-        return {}
-    return {
-        name: " ".join(value) if isinstance(value, tuple) else str(value)
-        for name, value in label._asdict().items()
-        if value != Label._field_defaults[name]
-    }
 
 
 def _field(text: str) -> tuple[str, str]:

@@ -130,7 +130,7 @@ def _apply(options: argparse.Namespace, wanted: Wanted) -> int:
         found = {"bridge": wanted.bridge, "done": lines, "restart": daemon or None}
         print(json.dumps(found, indent=2))
         return exits.DONE
-    void = node_setup.overruled(wanted)
+    void = node_findings.overruled(wanted)
     print(f"# {wanted.bridge} is as it should be" + (", but:" if void else "."))
     print("".join(f"# {why}.\n" for why in void), end="")
     if daemon:
@@ -165,9 +165,9 @@ def _undo(options: argparse.Namespace, wanted: Wanted) -> int:
 
 
 def _check(options: argparse.Namespace, wanted: Wanted) -> int:
-    left, over = node_setup.missing(wanted), node_setup.left_over(wanted)
+    left, over = node_setup.missing(wanted), node_findings.left_over(wanted)
     lines = [f"missing: {one.why} ({one.key})" for one in left]
-    void = node_setup.overruled(wanted)
+    void = node_findings.overruled(wanted)
     lines += [f"overruled: {why}." for why in void]
     lines += [f"left over from other flags: {key}" for key in over]
     out = node_findings.out_of_place(wanted)
@@ -184,7 +184,7 @@ def _check(options: argparse.Namespace, wanted: Wanted) -> int:
     found["restart"] = node_findings.not_called(wanted) or None
     if found["restart"]:
         lines.append(f"by the way: {_restart(found['restart'])}")
-    found["not_isolated"] = node_setup.seen_by_others(wanted)
+    found["not_isolated"] = node_findings.seen_by_others(wanted)
     if found["not_isolated"]:
         seen = ", ".join(found["not_isolated"])
         lines.append(f"by the way: VMs at these ports see each other's frames: {seen}.")

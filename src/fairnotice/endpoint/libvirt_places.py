@@ -95,7 +95,7 @@ def _bridge_of(interface: ET.Element) -> str:
 
 def _labeled(domain: ET.Element) -> list[str]:
     label = domain.find(f"metadata/{LABEL}")
-    return [] if label is None else label.get("addresses", "").replace(",", " ").split()
+    return [] if label is None else label.get("addresses", "").split()
 
 
 def _leased(path: Path) -> dict[str, list[str]]:

@@ -85,7 +85,10 @@ def run(command: tuple[str, ...], text: str = "", *, may_fail: bool = False) -> 
 
 
 class Deed(Protocol):
-    """One thing that a node needs."""
+    """One thing that a node needs.
+
+    What each method is for stands here alone; below is only what sets a deed apart.
+    """
 
     @property
     def key(self) -> str:
@@ -120,20 +123,17 @@ class Address:
 
     @property
     def key(self) -> str:
-        """As above."""
         return f"address {self.address} {self.interface}"
 
     @property
     def why(self) -> str:
-        """As above."""
         return f"{self.address}, at which VMs ask, is on {self.interface}"
 
     def lines(self) -> list[Line]:
-        """As above; of the link, so that nothing else is sent from there by the node's choice."""
+        """Of the link, so that nothing else is sent from there by the node's choice."""
         return [Line(("ip", "address", "add", *self._words(), "scope", "link"))]
 
     def is_done(self, _: object) -> bool:
-        """As above."""
         shown = run(("ip", "-o", "-4", "address", "show", "dev", self.interface), may_fail=True)
         return f" {self.address}/32 " in shown
 
@@ -144,7 +144,6 @@ class Address:
         """It is there or not."""
 
     def undoing(self, _: object, __: object) -> list[Line]:
-        """As above."""
         return [Line(("ip", "address", "delete", *self._words()))] if self.is_done(None) else []
 
     def _words(self) -> tuple[str, ...]:
@@ -162,12 +161,10 @@ class Setting:
 
     @property
     def key(self) -> str:
-        """As above."""
         return f"setting {self._file}"
 
     @property
     def why(self) -> str:
-        """As above."""
         return self.reason
 
     @property
@@ -184,26 +181,21 @@ class Setting:
         return f"{file} is {value}, which counts for {self.interface} as well: set it to 0"
 
     def lines(self) -> list[Line]:
-        """As above."""
         return [Line(file=self._file, text=f"{self.value}\n")]
 
     def is_done(self, _: object) -> bool:
-        """As above."""
         return self.before() == self.value
 
     def before(self) -> str:
-        """As above."""
         try:
             return self._file.read_text("ascii").strip()
         except OSError:
             return ""
 
     def mark(self) -> str:
-        """As above."""
         return self.value
 
     def undoing(self, before: str, ours: str) -> list[Line]:
-        """As above."""
         is_ours = self.before() == ours
         return [Line(file=self._file, text=f"{before}\n")] if is_ours and before else []
 
@@ -217,7 +209,7 @@ class BridgeSetting(Setting):
         return Path("/sys/class/net") / self.interface / "bridge" / self.name
 
     def overruled(self) -> str:
-        """As above: by nothing."""
+        """Empty: no setting counts for all bridges."""
         return ""
 
 
@@ -230,20 +222,17 @@ class Rules:
 
     @property
     def key(self) -> str:
-        """As above."""
         return f"rules {self.tables[0][1]}"
 
     @property
     def why(self) -> str:
-        """As above."""
         return "no VM claims what is another's, nor the address at which it asks"
 
     def lines(self) -> list[Line]:
-        """As above."""
         return [Line(("nft", "-f", "-"), self.text)]
 
     def is_done(self, ours: Any) -> bool:  # noqa: ANN401 - JSON
-        """As above: what was made of this very text is there, as it was made."""
+        """Whether what was made of this very text is there, as it was made."""
         return bool(ours) and ours["text"] == self.text and ours["shown"] == self._shown()
 
     def before(self) -> str:
@@ -251,11 +240,9 @@ class Rules:
         return "".join(self._listed(*table, terse=False) for table in self.tables)
 
     def mark(self) -> dict[str, str]:
-        """As above."""
         return {"text": self.text, "shown": self._shown()}
 
     def undoing(self, before: str, _: object) -> list[Line]:
-        """As above."""
         there = [table for table in self.tables if self._listed(*table, terse=True)]
         lines = [Line(("nft", "delete", "table", *table)) for table in there]
         return [*lines, Line(("nft", "-f", "-"), before)] if before else lines
@@ -287,35 +274,29 @@ class File:
 
     @property
     def key(self) -> str:
-        """As above."""
         return f"file {self.file}"
 
     @property
     def why(self) -> str:
-        """As above."""
         return self.reason
 
     def lines(self) -> list[Line]:
-        """As above."""
         return [Line(file=self.file, text=self.text, mode=self.mode)]
 
     def is_done(self, _: object) -> bool:
-        """As above."""
         return self._read() == self.text
 
     def before(self) -> dict[str, Any] | None:
-        """As above; with the folders that are made for it."""
+        """What is there now, and the folders that are made for it."""
         text = self._read()
         made = [str(folder) for folder in self.file.parents if not folder.exists()]
         mode = self.mode if text is None else self.file.stat().st_mode & 0o7777
         return {"text": text, "mode": mode, "folders": made}
 
     def mark(self) -> str:
-        """As above."""
         return self.text
 
     def undoing(self, before: dict[str, Any], ours: str) -> list[Line]:
-        """As above."""
         if not self._holds(ours):
             return []
         if before["text"] is not None:
@@ -345,10 +326,8 @@ class Kept(File):
     """A file that is written again and again: whatever is in it is ours, until it is taken back."""
 
     def is_done(self, _: object) -> bool:
-        """As above."""
         return self._read() is not None
 
     def undoing(self, before: dict[str, Any], _: object) -> list[Line]:
-        """As above."""
         there = self._read()
         return [] if there is None else File.undoing(self, before, there)

@@ -4,12 +4,46 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fairnotice.endpoint import libvirt_places, places
-from fairnotice.endpoint.node_deeds import Address, Deed, File, Line, Rules
-from fairnotice.endpoint.node_setup import HOOK_FILE, Record, Wanted, deeds
+from fairnotice.endpoint.node_deeds import Address, Deed, File, Line, Rules, Setting
+from fairnotice.endpoint.node_setup import (
+    HOOK_FILE,
+    INTERFACES,
+    Record,
+    Wanted,
+    deeds,
+    unwanted,
+)
 from fairnotice.endpoint.places import NOBODY, Place, Places
 
 # Of the daemon that calls hooks, whole or split: written when it starts (virpidfile.c).
 PIDS = tuple(map(Path, ("/run/libvirtd.pid", "/run/virtqemud.pid", "/run/libvirt/libvirtd.pid")))
+
+
+def overruled(wanted: Wanted) -> list[str]:
+    """What makes settings void; others may rely on it, so it is only said."""
+    settings = [one for one in deeds(wanted) if isinstance(one, Setting)]
+    return [why for one in settings if (why := one.overruled())]
+
+
+def left_over(wanted: Wanted) -> list[str]:
+    """What was done for other flags, and is not wanted any more."""
+    return [key for key, _ in unwanted(wanted, Record(wanted))]
+
+
+def seen_by_others(wanted: Wanted) -> list[str]:
+    """Ports of VMs that see each other's frames. Only their owners know whether they may."""
+    known = places.read(wanted.vms) if wanted.vms.exists() else {}
+    ports = sorted({one.port for found in known.values() for one in found})
+    seen = [port for port in ports if not _is_isolated(port)]
+    return seen if len(seen) > 1 else []
+
+
+def _is_isolated(port: str) -> bool:
+    try:
+        return (INTERFACES / port / "brport" / "isolated").read_text("ascii").strip() == "1"
+    except OSError:
+        # No port of a bridge, so nobody's frames are there.
+        return True
 
 
 def out_of_place(wanted: Wanted) -> list[str]:

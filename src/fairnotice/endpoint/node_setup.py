@@ -170,22 +170,6 @@ def who_is_where(wanted: Wanted) -> Line:
     return Line(("nft", "-f", "-"), node_rules.elements(wanted.bridge, known, here))
 
 
-def seen_by_others(wanted: Wanted) -> list[str]:
-    """Ports of VMs that see each other's frames. Only their owners know whether they may."""
-    known = places.read(wanted.vms) if wanted.vms.exists() else {}
-    ports = sorted({one.port for found in known.values() for one in found})
-    seen = [port for port in ports if not _is_isolated(port)]
-    return seen if len(seen) > 1 else []
-
-
-def _is_isolated(port: str) -> bool:
-    try:
-        return (INTERFACES / port / "brport" / "isolated").read_text("ascii").strip() == "1"
-    except OSError:
-        # No port of a bridge, so nobody's frames are there.
-        return True
-
-
 # ---- Done, and taken back ----
 
 
@@ -239,18 +223,8 @@ def missing(wanted: Wanted) -> list[Deed]:
     return [one for one in deeds(wanted) if not one.is_done(_ours(record, one))]
 
 
-def overruled(wanted: Wanted) -> list[str]:
-    """What makes settings void; others may rely on it, so it is only said."""
-    settings = [one for one in deeds(wanted) if isinstance(one, Setting)]
-    return [why for one in settings if (why := one.overruled())]
-
-
-def left_over(wanted: Wanted) -> list[str]:
-    """What was done for other flags, and is not wanted any more."""
-    return [key for key, _ in _unwanted(wanted, Record(wanted))]
-
-
-def _unwanted(wanted: Wanted, record: Record) -> list[tuple[str, Deed]]:
+def unwanted(wanted: Wanted, record: Record) -> list[tuple[str, Deed]]:
+    """What the record has of other flags, the last first."""
     # Whoever writes the file of places now, it is needed.
     keys = {one.key for one in deeds(wanted)} | {Kept(wanted.vms, "", "").key}
     return [(key, deed) for key, deed in _backwards(record) if key not in keys]
@@ -294,7 +268,7 @@ def _apply(wanted: Wanted, said: Said) -> int:
             f"This node is set up for {others[0]} already, and a node has one bridge for its VMs: "
             f"undo that first (--bridge {others[0]} --undo)."
         )
-    count = sum(_take_back(record, *one, said) for one in _unwanted(wanted, record))
+    count = sum(_take_back(record, *one, said) for one in unwanted(wanted, record))
     for deed in deeds(wanted):
         if deed.is_done(_ours(record, deed)):
             continue

@@ -11,7 +11,8 @@ import pytest
 
 from fairnotice.errors import HandlerFailed
 from tests.agent.handlers.calls import FREEZE, after, call, made
-from tests.haproxy import balancer, needs_haproxy, until
+from tests.haproxy import balancer, needs_haproxy
+from tests.waiting import until
 
 pytestmark = needs_haproxy
 READY, MAINT, DRAIN = 0, 1, 8

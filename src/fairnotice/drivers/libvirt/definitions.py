@@ -74,7 +74,7 @@ class Definitions:
         self._there: dict[str, dict[str, Kept]] = {}
         # Whose were missed when all nodes were asked the last time.
         self._missed: set[str] = set()
-        # Who has not answered during this survey.
+        # Who has not answered since this was last cleared.
         self._silent: set[str] = set()
 
     def outdated(self, domain: str) -> None:

@@ -171,7 +171,7 @@ class LibvirtDriver:
         return deed
 
     def _over(self, key: str, deed: "asyncio.Task[Report]") -> None:
-        """What ended is written on its domain; what was given up may be carried on."""
+        """Take it off the list; what came of it is on its domain."""
         if self._deeds.get(key) is deed:
             del self._deeds[key]
             self._footings.pop(key, None)

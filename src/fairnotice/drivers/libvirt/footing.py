@@ -160,7 +160,7 @@ class Footing:
             raise Failed(f"it was not over in time, by {self.record.limit_at.isoformat()}")
 
     async def insist(self, host: Host, sight: Sight, call: Call) -> None:
-        """The same, and again where it is refused."""
+        """As `call`, and again where libvirt refuses."""
         await self.again(lambda: self.call(host, sight, call))
 
     async def again(self, attempt: Callable[[], Awaitable[Any]]) -> None:

@@ -6,7 +6,7 @@ keys of VMs that are gone. Another one like it holds how VMs of other nodes are 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +17,7 @@ from fairnotice.clock import Clock
 from fairnotice.drivers.libvirt import disks, labels, records
 from fairnotice.drivers.libvirt.happenings import Happenings
 from fairnotice.drivers.libvirt.labels import Label
-from fairnotice.drivers.libvirt.line import Connection, Line
+from fairnotice.drivers.libvirt.line import Connection, Line, Trouble
 from fairnotice.drivers.libvirt.records import Moved, Record
 from fairnotice.drivers.libvirt.settings import NodeAddress
 from fairnotice.errors import LeadLost, UsageError
@@ -143,13 +143,16 @@ class Host:
     # ---- Domains ----
 
     async def look(self, vm: str) -> Sight | None:
-        """The domain of this VM; None where it has none here.
+        """The domain of this VM; None where it has none here, Trouble where two say they are it.
 
         A domain that is some other VM, by its label as it was read last, is not read again: among
         hundreds, that would be hundreds of calls at every step of every impact. Whoever labels
         a domain anew is heard at the next look at all.
         """
-        return await self.ask(lambda connection: _find(connection, vm, self._known))
+        claimants = await self.ask(lambda connection: _find(connection, vm, self._known))
+        if len(claimants) > 1:
+            raise claimed_twice(vm, (f"{one.domain} on {self.name}" for one in claimants))
+        return claimants[0] if claimants else None
 
     async def look_at_all(self) -> list[Sight]:
         """Every domain that is labeled."""
@@ -160,6 +163,7 @@ class Host:
 
     def forget_label(self, domain: str) -> None:
         """It was defined anew: it may be another VM by now."""
+        # Of a copy, as a thread may be adding to it.
         known = dict(self._known)
         self._known = {uuid: one for uuid, one in known.items() if one[0] != domain}
 
@@ -276,18 +280,20 @@ def give_up_place(domain: Domain, *, given_up: bool) -> None:
     _set(domain, "<place given_up='yes'/>" if given_up else None, records.PLACE)
 
 
-def _find(connection: Connection, vm: str, known: Known) -> Sight | None:
-    """The one domain of this VM; only those are read that may be it."""
+def claimed_twice(vm: str, domains: Iterable[str]) -> Trouble:
+    """Why nothing is done to either: nobody can tell which of these domains is meant."""
+    return Trouble(f"{' and '.join(domains)} both say that they are {vm}: label one of them anew")
+
+
+def _find(connection: Connection, vm: str, known: Known) -> list[Sight]:
+    """Every domain that says that it is this VM; only those are read that may be it."""
     claimants = []
     for domain in connection.listAllDomains(0):
         if known.get(domain.UUIDString(), ("", vm))[1] == vm:
             sight, _ = _read_label(domain, known)
             if sight is not None and sight.vm == vm:
                 claimants.append(sight)
-    if len(claimants) > 1:
-        said = " and ".join(one.domain for one in claimants)
-        raise libvirt.libvirtError(f"{said} both say that they are {vm}: label one of them anew")
-    return claimants[0] if claimants else None
+    return claimants
 
 
 def _look_at_all(connection: Connection, known: Known) -> tuple[list[Sight], list[str]]:

@@ -113,18 +113,18 @@ def _list(name: str, text: str) -> tuple[str, ...]:
     return parts
 
 
+def fields_of(label: Label) -> dict[str, str]:
+    """Its fields as they are written: those that are not as they would be anyway."""
+    return {
+        name: " ".join(value) if isinstance(value, tuple) else str(value)
+        for name, value in label._asdict().items()
+        if value != Label._field_defaults[name]
+    }
+
+
 def written(label: Label) -> str:
-    """The element, of what is not as it would be anyway."""
-    fields = {}
-    for name, value in label._asdict().items():
-        if value != Label._field_defaults[name]:
-            fields[name] = " ".join(value) if isinstance(value, tuple) else str(value)
-    return ET.tostring(ET.Element("vm", fields), encoding="unicode")
-
-
-def read(text: str) -> Label:
-    """The element, understood; UsageError where it cannot be."""
-    return label_of(ET.fromstring(text).attrib)  # noqa: S314 - libvirtd wrote it
+    """The element."""
+    return ET.tostring(ET.Element("vm", fields_of(label)), encoding="unicode")
 
 
 def label_in(xml: str) -> Label | None:

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import TypeVar
 
-from fairnotice.drivers.libvirt.host import Host, Sight
-from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.host import Host, Sight, claimed_twice
 from fairnotice.errors import Unavailable
 
 # What is asked of a node takes some milliseconds.
@@ -65,5 +64,4 @@ async def in_time(
 def _must_be_one(vm: str, found: Mapping[str, Sight]) -> None:
     """A domain keeps its UUID wherever it goes; a copy of it has another."""
     if len({sight.uuid for sight in found.values()}) > 1:
-        said = " and ".join(f"{sight.domain} on {name}" for name, sight in found.items())
-        raise Trouble(f"{said} both say that they are {vm}: label one of them anew")
+        raise claimed_twice(vm, (f"{sight.domain} on {name}" for name, sight in found.items()))
