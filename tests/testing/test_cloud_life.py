@@ -92,7 +92,8 @@ def test_clouds_leave_nothing_behind():
     before = left()
     for _ in range(20):
         one()
-    assert left() == before
+    # Less may be left than before: what earlier tests began may have come to its end meanwhile.
+    assert all(now <= then for now, then in zip(left(), before, strict=True))
 
 
 def test_a_cloud_that_nobody_closed_does_not_disturb_the_end():
