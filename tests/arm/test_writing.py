@@ -285,6 +285,79 @@ def test_a_repeat_whose_answer_was_lost_is_not_told_of_itself(arm, method, path)
     assert arm.get(path).json["tags"] == {"a": "3"}
 
 
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_who_has_read_another_number_of_instances_is_told(arm, method):
+    """Else he would delete those that somebody else has added: 412, and nobody is told to go."""
+    read = arm.get(BATCH)
+    etag = {"If_Match": read.headers["etag"]}
+    assert arm.call("PATCH", BATCH, {"sku": {"capacity": 6}}, **etag).status == 200
+    body = {**read.json, "tags": {"mine": "x"}}
+    arm.refused(412, "PreconditionFailed", method, BATCH, body, **etag)
+    assert arm.events("batch_0") == []
+    now = arm.get(BATCH)
+    assert (now.json["sku"]["capacity"], now.json["tags"]) == (6, {})
+    # And who has read of instances that go since.
+    arm.call("DELETE", f"{BATCH}/virtualMachines/0")
+    etag = {"If_Match": now.headers["etag"]}
+    arm.refused(412, "PreconditionFailed", method, BATCH, now.json, **etag)
+
+
+def test_of_two_who_scale_what_both_have_read_one_is_told(arm):
+    """However close they come: the second is looked at when the first has its instances."""
+    etag = arm.get(BATCH).headers["etag"]
+
+    def scale(count):
+        return arm.call("PATCH", BATCH, {"sku": {"capacity": count}}, If_Match=etag).status
+
+    with ThreadPoolExecutor(2) as writers:
+        told = dict(zip((6, 3), writers.map(scale, (6, 3)), strict=True))
+    assert sorted(told.values()) == [200, 412]
+    (wanted,) = [count for count, status in told.items() if status == 200]
+    assert arm.get(BATCH).json["sku"]["capacity"] == wanted
+
+
+@pytest.mark.parametrize("match", [True, False])
+@pytest.mark.parametrize("capacity", [3, 4, 5])
+def test_a_repeat_does_not_undo_what_others_have_scaled_since(arm, match, capacity):
+    """By the tool's own retry, whether fewer, as many or more were wanted than there were."""
+    once = {"x_ms_client_request_id": "7"}
+    once |= {"If_Match": arm.get(BATCH).headers["etag"]} if match else {}
+    body = {"sku": {"capacity": capacity}}
+    assert arm.call("PATCH", BATCH, body, **once).status == 200
+    assert arm.call("PATCH", BATCH, {"sku": {"capacity": 7}}).status == 200
+    before = arm.events("batch_0")
+    again = arm.call("PATCH", BATCH, body, **once)
+    assert (again.status, again.json["sku"]["capacity"]) == (200, 7)
+    assert arm.events("batch_0") == before
+
+
+def test_who_has_not_read_the_tags_of_the_fleet_file_is_told(arm):
+    """Declared since: a PUT without them would take them away."""
+    read = arm.get(VM)
+    fleet = arm.served.get("/v1/fleet").json
+    (row,) = [one for one in fleet["vm"] if one["name"] == "db"]
+    row["tags"] = {"owner": "bob"}
+    assert arm.served.call("PUT", "/v1/fleet", fleet).status == 200
+    etag = read.headers["etag"]
+    arm.refused(412, "PreconditionFailed", "PUT", VM, read.json, If_Match=etag)
+    assert arm.get(VM).json["tags"] == {"owner": "bob"}
+
+
+def test_what_was_changed_since_it_was_read_is_not_deleted(arm):
+    """DELETE with an If-Match that no longer fits; an instance has no ETag, so none fits it."""
+    etag = arm.get(VM).headers["etag"]
+    arm.call("PATCH", VM, {"tags": {"keep": "me"}})
+    arm.refused(412, "PreconditionFailed", "DELETE", VM, If_Match=etag)
+    instance = f"{BATCH}/virtualMachines/0"
+    arm.refused(412, "PreconditionFailed", "DELETE", instance, If_Match=etag)
+    assert not arm.fleet.operations
+    nobody = f"{COMPUTE}/virtualMachines/nobody"
+    assert arm.call("DELETE", nobody, If_Match=etag).status == 204
+    again = {"If_Match": f'"x", {arm.get(VM).headers["etag"]}', "x_ms_client_request_id": "7"}
+    assert [arm.call("DELETE", VM, **again).status for _ in range(2)] == [202, 202]
+    assert arm.call("DELETE", instance, If_Match="*").status == 202
+
+
 def test_of_two_who_write_at_once_nothing_is_lost():
     """Somebody else's tag lands between the read and the write: 409, and 200 when tried anew."""
     store = Holding()

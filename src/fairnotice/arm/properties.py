@@ -146,7 +146,7 @@ async def describe(call: Call, wish: Wish) -> None:
     must_fit(body, _KINDS[wish.kind])
     _must_stay(body, wish.shown)
     read = version(call.fleet, wish.resource)
-    expected = read if read in call.expected else next(iter(call.expected), None)
+    expected = call.expects(read)
     command = Describe(
         resource=wish.resource,
         kept=_text(_after(shapes.kept(call.fleet, wish.resource), body, wish)),
@@ -338,14 +338,14 @@ def _minutes(text: object) -> int:
     return minutes
 
 
-def capacity(body: Json, row: ScaleSet, now: int) -> int:
-    """How many instances a scale set shall have."""
+def capacity(body: Json, row: ScaleSet) -> int | None:
+    """How many instances a scale set shall have; None where nobody says so."""
     wanted = found_at(body, "sku", "capacity")
     if wanted is None:
-        return now
+        return None
     if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 0:
         raise _misfit("sku.capacity", f"how many instances {row.name} shall have, from 0 on")
-    return wanted
+    return int(wanted)
 
 
 def _misfit(target: str, wanted: str) -> Failure:

@@ -34,6 +34,13 @@ class Call(NamedTuple):
         """The state as it was last committed."""
         return self.service.fleet
 
+    def expects(self, version: str) -> str | None:
+        """What it shall still be for the law, where it is this version now; None where any will do.
+
+        Of several that were read one is enough.
+        """
+        return version if version in self.expected else next(iter(self.expected), None)
+
     def shows(self, reach: Reach, name: str) -> bool:
         """Whether whoever asks may see this."""
         return self.caller.reaches(self.fleet, reach, name)

@@ -1,6 +1,7 @@
 """The addresses of scale sets, their instances, and availability sets."""
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
 from fairnotice.arm import filtering, finding, paths, properties, scaling, shapes
@@ -25,6 +26,7 @@ from fairnotice.arm.route import ArmRoute, Call, Done, Handler
 from fairnotice.arm.routes_vms import ACTIONS
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
+from fairnotice.engine.removing import staying
 from fairnotice.model import ScaleSet, Scope, Vm
 from fairnotice.words import ScopeKind, TokenRole
 
@@ -122,26 +124,43 @@ def _upgrade_some(call: Call) -> Done:
 
 
 async def _write(call: Call) -> Done:
+    if not call.expected:
+        return await _write_and_scale(call, call.in_turn)
+    # What If-Match names is the number of instances too: whoever has read the same is looked at
+    # when there are as many as this one wants.
+    async with call.in_turn:
+        return await _write_and_scale(call, nullcontext())
+
+
+async def _write_and_scale(call: Call, turn: AbstractAsyncContextManager[object]) -> Done:
     row = finding.to_change(call, finding.scale_set)
-    addresses = scaling.addresses_for(call, row, _more(call))
+    addresses = () if followed(call) else scaling.addresses_for(call, row, _more(call) or 0)
     shown = shapes.scale_set(call.fleet, row)
     name = kept_name(ScopeKind.PLACEMENT_GROUP, row.name)
     await properties.describe(call, properties.Wish(name, shown, whole=False))
-    async with call.in_turn:
+    async with turn:
         # How many there are now: somebody else may have asked for as many at the same time.
-        request = followed(call) or await scaling.scale(call, row, _more(call), addresses)
+        more = _more(call)
+        if more is not None and followed(call) is None:
+            await scaling.scale(call, row, more, addresses)
     # It may be gone by now.
     after = shapes.scale_set(call.fleet, finding.scale_set(call))
-    if request is not None:
-        after["properties"]["provisioningState"] = "Updating"
+    request = followed(call)
+    if request is None or not call.fleet.requests[request].operations:
+        # Nothing is waited for: new instances are there at once.
+        return Done(after, etag=after["etag"])
+    after["properties"]["provisioningState"] = "Updating"
     return Done(after, request=request, etag=after["etag"])
 
 
-def _more(call: Call) -> int:
-    """How many more instances there shall be: those that are about to go count no longer."""
+def _more(call: Call) -> int | None:
+    """How many more instances there shall be: those that are about to go count no longer.
+
+    None where nothing was said of it.
+    """
     row = finding.scale_set(call)
-    now = len(finding.staying(call.fleet, row))
-    return properties.capacity(call.body or {}, row, now) - now
+    wanted = properties.capacity(call.body or {}, row)
+    return None if wanted is None else wanted - len(staying(call.fleet, row))
 
 
 async def _put(call: Call) -> Done:

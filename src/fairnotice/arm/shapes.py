@@ -11,6 +11,7 @@ from fairnotice.arm.signing import TENANT
 from fairnotice.engine import Fleet
 from fairnotice.engine.describing import version
 from fairnotice.engine.keeping import NOTHING, kept_name
+from fairnotice.engine.removing import staying
 from fairnotice.model import Event, ScaleSet, Scope, Vm
 from fairnotice.wire.instance import Facts, facts_of
 from fairnotice.words import EventSource, EventStatus, EventType, Power, Priority, ScopeKind
@@ -275,7 +276,7 @@ def scale_set(fleet: Fleet, row: ScaleSet) -> Json:
             "name": row.name,
             "type": "Microsoft.Compute/virtualMachineScaleSets",
             "location": paths.LOCATION,
-            "sku": {"capacity": len(finding.staying(fleet, row))},
+            "sku": {"capacity": len(staying(fleet, row))},
             "properties": real,
         },
     )
