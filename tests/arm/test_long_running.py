@@ -248,6 +248,34 @@ def test_a_repeat_by_the_tools_own_retry_schedules_nothing_twice(arm):
     assert len(arm.events("web-0")) == 3
 
 
+@pytest.mark.parametrize(
+    ("path", "word", "status"),
+    [
+        (DB, "restart", 202),
+        (DB, "powerOff", 202),
+        (f"{SPOT}/virtualMachines/0", "redeploy", 202),
+        (f"{SPOT}/virtualMachines/0", "simulateEviction", 204),
+    ],
+)
+def test_a_repeat_is_told_of_the_first_though_the_vm_is_gone(arm, path, word, status):
+    """Deleted since, by whomever: what was done is not reported as not found."""
+
+    def ask():
+        return arm.post(f"{path}/{word}", x_ms_client_request_id="9")
+
+    first = ask()
+    deleted = arm.call("DELETE", path)
+    arm.approve("spot_1")
+    arm.until(deleted, "Succeeded")
+    assert arm.get(path).status == 404
+    again = ask()
+    assert first.status == again.status == status
+    if status == 202:
+        name = "azure-asyncoperation"
+        assert operation(again, name) == operation(first, name)
+    arm.refused(404, "ResourceNotFound", "POST", f"{path}/{word}")
+
+
 def test_a_repeat_is_the_same_though_the_set_has_changed(arm):
     """All instances, or one that is gone since: what was asked first is followed."""
     asks = (("restart", None), ("delete", {"instanceIds": ["3"]}))

@@ -115,12 +115,14 @@ async def approve(call: Call, events: Iterable[Event]) -> None:
 async def act_on_one(find: Callable[[Call], Vm], what: str, call: Call) -> Done:
     """Restart, redeploy, stop, start or deallocate it."""
     must_not_hibernate(call)
-    return await on_vms(call, what, [find(call)])
+    # A repeat first: what it began may have been followed by a deletion.
+    return repeated(call) or await on_vms(call, what, [find(call)])
 
 
 async def evict_one(find: Callable[[Call], Vm], call: Call) -> Done:
     """Take it away, where it is a Spot VM."""
-    await on_vms(call, "evict", [find(call)])
+    if repeated(call) is None:
+        await on_vms(call, "evict", [find(call)])
     return Done(status=204)
 
 
