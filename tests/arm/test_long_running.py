@@ -171,11 +171,13 @@ def test_instances_all_or_some(arm):
     assert [one["Resources"] for one in arm.events("batch_1")] == [["batch_0"], ["batch_2"]]
     arm.approve("batch_1")
     arm.until(some, "Succeeded")
-    for body in (None, {"instanceIds": ["*"]}):
+    for body in (None, {"instanceIds": ["*"]}, {}, {"instanceIds": None}):
         every = arm.post(f"{BATCH}/restart", body)
         assert len(arm.events("batch_1")) == 4
         arm.approve("batch_1")
         arm.until(every, "Succeeded")
+    arm.post(f"{BATCH}/restart", {"INSTANCEids": ["0"]})
+    assert [one["Resources"] for one in arm.events("batch_1")] == [["batch_0"]]
     single = arm.post(f"{BATCH}/virtualMachines/1/restart")
     arm.approve("batch_1")
     arm.until(single, "Succeeded")

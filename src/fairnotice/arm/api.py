@@ -17,7 +17,7 @@ from fairnotice.arm.elsewhere import no_address
 from fairnotice.arm.failures import Failure, forbidden, malformed, of_error, said
 from fairnotice.arm.filtering import must_be_unfiltered
 from fairnotice.arm.finding import must_be_ours
-from fairnotice.arm.kinds import INTEGERS_64
+from fairnotice.arm.kinds import INTEGERS_64, Kind, properly_named
 from fairnotice.arm.long_running import POLL_AGAIN_SECONDS
 from fairnotice.arm.paging import next_link
 from fairnotice.arm.paths import (
@@ -98,9 +98,9 @@ class Arm:
     ) -> Call:
         query = {name.lower(): value for name, value in request.query_params.items()}
         checked_version(_versions(request))
-        data = await _body(request)
-        body = _object(data) if data and route.takes_body else None
-        if body is None and route.takes_body and request.method in ("PUT", "PATCH"):
+        data = (await _body(request)).removeprefix(BYTE_ORDER_MARK)
+        body = None if route.body is None or not data else _object(data, route.body)
+        if body is None and route.body is not None and request.method in ("PUT", "PATCH"):
             raise malformed("there is no body")
         return Call(
             service=self._service,
@@ -179,6 +179,8 @@ def _must_reach(route: ArmRoute, call: Call) -> None:
 # Of every resource; whatever else is sent means nothing, and so may be anything.
 _OBJECTS = ("properties", "sku", "tags")
 DEPTH_MAX = 40
+# Some tools of Windows begin a text with it; RFC 8259 lets whoever reads JSON pass over it.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 async def _body(request: Request) -> bytes:
@@ -193,16 +195,17 @@ async def _body(request: Request) -> bytes:
     return b"".join(pieces)
 
 
-def _object(data: bytes) -> dict[str, Any]:
-    found = msgspec.json.decode(data)
-    if not isinstance(found, dict):
+def _object(data: bytes, kind: Kind) -> dict[str, Any]:
+    body = msgspec.json.decode(data)
+    if not isinstance(body, dict):
         raise malformed("it is no JSON object")
+    _must_be_readable(body)
+    found: dict[str, Any] = properly_named(body, kind)
     for name in _OBJECTS:
         if not isinstance(found.get(name), dict | None):
             raise malformed(f"{name} is no JSON object")
     if not all(isinstance(value, str | None) for value in (found.get("tags") or {}).values()):
         raise malformed("the value of a tag is no text")
-    _must_be_readable(found)
     return found
 
 

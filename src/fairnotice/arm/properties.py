@@ -22,7 +22,14 @@ import msgspec
 from fairnotice.arm import shapes
 from fairnotice.arm.failures import Failure, malformed, of_refusal
 from fairnotice.arm.kinds import must_fit
-from fairnotice.arm.merging import found_at, merged, replacing, standing_at, without
+from fairnotice.arm.merging import (
+    as_called_in,
+    found_at,
+    merged,
+    replacing,
+    standing_at,
+    without,
+)
 from fairnotice.arm.route import Call
 from fairnotice.control.service import Who
 from fairnotice.engine import Code, Refusal
@@ -105,7 +112,8 @@ DEFAULT_NOTICE = "PT5M"
 _SECRETS = frozenset(
     ("adminpassword", "additionalunattendcontent", "customdata", "protectedsettings", "userdata")
 )
-_KINDS = {
+# What Azure calls them (kinds.py).
+KINDS = {
     ScopeKind.STANDALONE: "VirtualMachine",
     ScopeKind.PLACEMENT_GROUP: "VirtualMachineScaleSet",
     ScopeKind.AVAILABILITY_SET: "AvailabilitySet",
@@ -143,7 +151,7 @@ async def describe(call: Call, wish: Wish) -> None:
             return
     body = call.body or {}
     policy, notice = _policy(body, wish), _notice(body, wish)
-    must_fit(body, _KINDS[wish.kind])
+    must_fit(body, KINDS[wish.kind])
     _must_stay(body, wish.shown)
     read = version(call.fleet, wish.resource)
     expected = call.expects(read)
@@ -171,7 +179,9 @@ def as_change(body: Json, shown: Json) -> Json:
     parts = body.get("properties")
     if isinstance(parts, dict):
         before = shown["properties"]
-        parts = {name: replacing(before.get(name), part) for name, part in parts.items()}
+        said = as_called_in(before, parts)
+        parts = {name: replacing(before.get(name), part) for name, part in said.items()}
+    body = as_called_in(shown, body)
     changed = {name: replacing(shown.get(name), part) for name, part in body.items()}
     return {**changed, "properties": parts} if "properties" in body else changed
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from fairnotice.arm.kinds import Kind
 from fairnotice.control.auth import Caller
 from fairnotice.control.limits import Reach
 from fairnotice.control.service import Service, Who
@@ -73,6 +74,7 @@ class ArmRoute(NamedTuple):
     # none of the law's, and `handle` shows whoever asks only what he may see.
     reach: Reach | None
     name: Callable[[Call], str] | None = None
-    takes_body: bool = False
+    # What its body is called by Azure, where it takes one (kinds.py).
+    body: Kind | None = None
     # Whether `handle` looks at $filter (filtering.py); elsewhere one is refused.
     filters: bool = False

@@ -37,6 +37,8 @@ INSTANCE = f"{INSTANCES}/{{instance}}"
 AVAILABILITY_SETS = f"{paths.GROUP}/{paths.AVAILABILITY_SETS}"
 AVAILABILITY_SET = f"{AVAILABILITY_SETS}/{{availability_set}}"
 ALL = "*"
+# What names instances: the body of whatever is done to some.
+_SOME = "VirtualMachineScaleSetVMInstanceIDs"
 REFUSED = {
     "reimage": NO_DISKS,
     "reimageall": NO_DISKS,
@@ -85,11 +87,17 @@ def _view(call: Call) -> Done:
 
 
 def _named(call: Call, *, all_where_none: bool = True) -> list[Vm]:
-    """The instances that the body names; all of them where it names none, or `*`."""
+    """The instances that the body names; all of them where there is none, or by `*`.
+
+    A body that says something else meant some of them: nobody hits all by a typing mistake.
+    """
     row = finding.scale_set(call)
     by_id = finding.instances_by_id(call.fleet, row)
-    wanted = (call.body or {}).get("instanceIds")
+    body = call.body or {}
+    wanted = body.get("instanceIds")
     if wanted is None and all_where_none:
+        if body.keys() - {"instanceIds"}:
+            raise malformed("it names no instanceIds. Leave out the body to mean every instance")
         wanted = [ALL]
     if not isinstance(wanted, list) or not all(isinstance(one, str) for one in wanted):
         raise malformed("instanceIds is a list of strings")
@@ -287,12 +295,13 @@ def _set_routes() -> Iterable[ArmRoute]:
     )
     for word, summary, handle in deeds:
         path = f"{SET}/{word}"
-        yield ArmRoute("POST", path, summary, handle, operator, reach, set_name, takes_body=True)
+        yield ArmRoute("POST", path, summary, handle, operator, reach, set_name, body=_SOME)
+    kind = properties.KINDS[ScopeKind.PLACEMENT_GROUP]
     for method, summary, handle in (
         ("PATCH", "Say something else of a scale set.", _write),
         ("PUT", "The same; one that is not there is not made.", _put),
     ):
-        yield ArmRoute(method, SET, summary, handle, operator, reach, set_name, takes_body=True)
+        yield ArmRoute(method, SET, summary, handle, operator, reach, set_name, body=kind)
     keep = partial(_keep, finding.scale_set)
     yield ArmRoute("DELETE", SET, "Refused: sets are declared.", keep, operator, reach, set_name)
 
@@ -325,7 +334,7 @@ def _instance_routes() -> Iterable[ArmRoute]:
     )
     for word, summary, act in deeds:
         path = f"{INSTANCE}/{word}"
-        yield ArmRoute("POST", path, summary, act, operator, reach, instance_name, takes_body=True)
+        yield ArmRoute("POST", path, summary, act, operator, reach, instance_name, body="any")
     summary = "Delete an instance."
     yield ArmRoute("DELETE", INSTANCE, summary, _delete_instance, operator, reach, instance_name)
 
@@ -341,13 +350,12 @@ def _availability_routes() -> Iterable[ArmRoute]:
     summary = "One availability set."
     yield ArmRoute("GET", path, summary, _availability_set, reader, reach, availability_name)
     change = partial(_write_availability_set, whole=False)
+    kind = properties.KINDS[ScopeKind.AVAILABILITY_SET]
     for method, summary, handle in (
         ("PATCH", "Say something else of an availability set.", change),
         ("PUT", "Say all of an availability set; none is made.", _put_availability_set),
     ):
-        yield ArmRoute(
-            method, path, summary, handle, operator, reach, availability_name, takes_body=True
-        )
+        yield ArmRoute(method, path, summary, handle, operator, reach, availability_name, body=kind)
     keep = partial(_keep, finding.availability_set)
     summary = "Refused: sets are declared."
     yield ArmRoute("DELETE", path, summary, keep, operator, reach, availability_name)
