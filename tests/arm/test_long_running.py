@@ -294,6 +294,13 @@ def test_a_repeat_is_the_same_though_the_set_has_changed(arm):
     assert arm.events("batch_0") == []
 
 
+def test_what_a_store_told_that_is_gone_is_not_waited_for(looking):
+    """Whoever leads has read all there is: `up --store memory:`, begun anew while az asks."""
+    place = f"{SUBSCRIPTION}/providers/Microsoft.Compute/locations/local/operations/gone"
+    query = "api-version=2024-11-01&revision=1000000"
+    looking.refused(404, "NotFound", "GET", place, query=query)
+
+
 def test_what_became_of_it_is_known_after_a_restart(tmp_path):
     """By another process: from the law's own rows."""
     url = f"sqlite:{tmp_path}/it.db"

@@ -166,9 +166,15 @@ def test_a_body_that_is_too_large(looking):
 
 
 def test_another_method(looking):
-    """405, which says what is taken."""
+    """405, which says what is taken: in words, and as RFC 9110 wants it."""
     said = looking.refused(405, "HttpMethodNotAllowed", "PUT", f"{VM}/restart", {})
     assert "POST" in said
+    for path, taken in (
+        (f"{VM}/restart", "POST"),
+        (VM, "GET, HEAD, DELETE, PATCH, PUT"),
+        (GROUP, "HEAD, GET, PUT, PATCH, DELETE"),
+    ):
+        assert looking.call("OPTIONS", path).headers["allow"] == taken
 
 
 def test_what_the_law_refuses(arm):

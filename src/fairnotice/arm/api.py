@@ -14,7 +14,14 @@ from starlette.types import Receive, Scope, Send
 
 from fairnotice.arm.doing import followed
 from fairnotice.arm.elsewhere import no_address
-from fairnotice.arm.failures import Failure, forbidden, malformed, of_error, said
+from fairnotice.arm.failures import (
+    Failure,
+    WrongMethod,
+    forbidden,
+    malformed,
+    of_error,
+    said,
+)
 from fairnotice.arm.filtering import must_be_unfiltered
 from fairnotice.arm.finding import must_be_ours
 from fairnotice.arm.kinds import INTEGERS_64, Kind, properly_named
@@ -115,9 +122,14 @@ class Arm:
         )
 
     async def _reached(self, revision: str) -> None:
-        """Wait until what somebody was told elsewhere is known here: else it would not be there."""
-        if revision.isdecimal() and len(revision) <= len(str(FROM_NOW)):
-            await self._service.conductor.feed.reach(int(revision), REACH_SECONDS_MAX)
+        """Wait until what somebody was told elsewhere is known here: else it would not be there.
+
+        Nobody is ahead of whoever leads: what is asked of it was told of a store that is gone.
+        """
+        conductor = self._service.conductor
+        is_number = revision.isdecimal() and len(revision) <= len(str(FROM_NOW))
+        if is_number and not conductor.leading:
+            await conductor.feed.reach(int(revision), REACH_SECONDS_MAX)
 
     def _shown(self, request: Request, done: Done) -> Response:
         headers: dict[str, str] = {}
@@ -143,16 +155,15 @@ class Arm:
 
 def _found(method: str, path: str) -> tuple[ArmRoute, dict[str, str]]:
     """The route of an address, and what stands for the names in it."""
-    methods = []
+    methods: list[str] = []
     for template, route in _TABLE:
         names = template.match(path)
         if names is not None:
             if route.method == method or (method == "HEAD" and route.method == "GET"):
                 return route, names
-            methods.append(route.method)
+            methods += ("GET", "HEAD") if route.method == "GET" else (route.method,)
     if methods:
-        message = f"The method {method} is not taken there, but {', '.join(methods)}."
-        raise Failure(405, "HttpMethodNotAllowed", message)
+        raise WrongMethod(method, methods)
     raise no_address(path)
 
 
