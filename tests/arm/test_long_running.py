@@ -116,6 +116,39 @@ def test_power_acts_at_once(arm):
         assert code == f"PowerState/{state}"
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "vm"),
+    [
+        (DB, None, "db"),
+        (f"{BATCH}/virtualMachines/0", None, "batch_0"),
+        (BATCH, {"instanceIds": ["0"]}, "batch_0"),
+    ],
+)
+def test_each_action_is_done_to_one_and_to_no_other(arm, path, body, vm):
+    """A VM, an instance by its own address, and one that is named at its scale set's."""
+
+    def others():
+        return {name: row for name, row in arm.fleet.vms.items() if name != vm}
+
+    before = others()
+    for word, event_type, power in (
+        ("restart", "Reboot", "running"),
+        ("redeploy", "Redeploy", "running"),
+        ("powerOff", None, "stopped"),
+        ("start", None, "running"),
+        ("deallocate", None, "deallocated"),
+    ):
+        arm.events(vm)
+        answer = arm.post(f"{path}/{word}", body)
+        assert answer.status == 202
+        announced = [one for one in arm.events(vm) if one["EventStatus"] == "Scheduled"]
+        told = [(one["EventType"], one["Resources"]) for one in announced]
+        assert told == ([(event_type, [vm])] if event_type else [])
+        arm.approve(vm)
+        arm.until(answer, "Succeeded")
+        assert (arm.fleet.vms[vm].power, others()) == (power, before)
+
+
 def test_deleting_a_vm_and_instances(arm):
     """A VM at once; an instance with notice, by both addresses."""
     arm.until(arm.call("DELETE", DB), "Succeeded")
