@@ -101,6 +101,18 @@ def test_maintenance_of_a_scale_set_and_of_an_instance(arm, path):
     arm.until(answer, "Succeeded")
 
 
+def test_perform_maintenance_approves_an_eviction_too(arm):
+    """A Preempt is the platform's: who approves for a whole set takes its Spot machines away."""
+    arm.events("spot_1")
+    arm.post(f"{SPOT}/virtualMachines/0/simulateEviction")
+    view = arm.get(f"{SPOT}/virtualMachines/0/instanceView").json
+    assert view["maintenanceRedeployStatus"]["isCustomerInitiatedMaintenanceAllowed"]
+    arm.refused(409, "OperationNotAllowed", "POST", f"{SPOT}/virtualMachines/1/performMaintenance")
+    arm.until(arm.post(f"{SPOT}/performMaintenance"), "Succeeded")
+    assert not arm.fleet.vms["spot_0"].running
+    assert arm.fleet.vms["spot_1"].running
+
+
 def test_power_acts_at_once(arm):
     """Stop, deallocate and start: over at the first look; and again, when nothing is to be done."""
     for word, state in (

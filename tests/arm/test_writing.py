@@ -121,6 +121,28 @@ def test_automatic_approval_is_obeyed(arm, path, vm):
     assert arm.fleet.scopes[scope].automatically_approve == ()
 
 
+@pytest.mark.parametrize(("path", "vm"), [(VM, "db"), (WEB, "web-0"), (BATCH, "batch_0")])
+def test_what_stands_beside_what_is_obeyed_is_only_kept(arm, path, vm):
+    """Azure's other words on scheduled events: given back, and nothing is done by them."""
+    targets = {"eventGridAndResourceGraph": {"enable": True}}
+    events = {
+        "allInstancesDown": {"automaticallyApprove": True},
+        "scheduledEventsAdditionalPublishingTargets": targets,
+    }
+    image = {"osImageNotificationProfile": {"enable": True, "notBeforeTimeout": "PT15M"}}
+    said = {"scheduledEventsPolicy": events}
+    if path == VM:
+        said["scheduledEventsProfile"] = image
+    elif path == BATCH:
+        said["virtualMachineProfile"] = {"scheduledEventsProfile": image}
+    before = arm.get(path).json["properties"]
+    rows = (arm.fleet.scopes[arm.fleet.vms[vm].scope], arm.fleet.scale_sets["batch"])
+    found = arm.call("PATCH", path, {"properties": said}).json
+    assert found["properties"] == merged(before, said)
+    assert arm.call("PUT", path, found).json["properties"] == found["properties"]
+    assert (arm.fleet.scopes[rows[0].name], arm.fleet.scale_sets["batch"]) == rows
+
+
 def test_a_policy_is_of_the_set_that_a_vm_is_in(looking):
     """And one that is no policy is refused; as is terminate notice of a VM."""
     web = f"{COMPUTE}/virtualMachines/web-0"
