@@ -271,6 +271,7 @@ def test_who_has_read_something_else_is_told(arm):
     arm.refused(412, "PreconditionFailed", "PUT", BATCH, notice("PT15M"), If_Match=etag)
     assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == 10
     assert arm.call("PUT", BATCH, notice("PT15M"), If_Match="*").status == 200
+    arm.refused(412, "PreconditionFailed", "PATCH", BATCH, {"tags": {}}, If_Match='""')
     arm.refused(412, "PreconditionFailed", "PUT", BATCH, {}, If_None_Match="*")
     arm.refused(412, "PreconditionFailed", "PUT", VM, {}, If_None_Match="*")
     arm.refused(412, "PreconditionFailed", "PUT", WEB, {}, If_None_Match="*")
@@ -284,7 +285,7 @@ def test_one_of_several_etags_will_do(arm):
 
     etag = arm.get(VM).headers["etag"]
     assert put(f'"x", {etag}') == 200
-    assert put(f'"x", {etag}') == put('"x","y"') == 412
+    assert put(f'"x", {etag}') == put('"x","y"') == put('""') == 412
     assert put(f'W/{arm.get(VM).headers["etag"]},"x"') == 200
     assert put('"x", *') == 200
 

@@ -242,7 +242,7 @@ def _must_be_readable(body: dict[str, Any]) -> None:
 def _etags(match: str) -> tuple[str, ...]:
     """What If-Match names, any of which will do; nothing where it does not matter."""
     found = tuple(one.strip().removeprefix("W/").strip('"') for one in match.split(","))
-    return () if "*" in found or found == ("",) else found
+    return found if match.strip() and "*" not in found else ()
 
 
 def _key(request: Request, data: bytes) -> str:

@@ -161,7 +161,7 @@ async def describe(call: Call, wish: Wish) -> None:
         automatically_approve=policy,
         terminate_notice=notice,
         # Who changes a part has read the rest here, just now: nobody may have changed it since.
-        expected=expected if wish.whole or expected else read,
+        expected=read if expected is None and not wish.whole else expected,
     )
     result = await call.service.describe(command, who)
     if isinstance(result, Refusal):
