@@ -36,7 +36,7 @@ def test_several_at_once_are_all_or_none(arm):
     path = acknowledge("virtualMachines/web-0", "x").removesuffix("/x/acknowledge")
     arm.refused(404, "ResourceNotFound", "POST", path, {"value": [events[0], "nothing"]})
     assert arm.fleet.events[events[0]].approval is None
-    assert arm.post(path, {"value": events}).status == 200
+    assert arm.post(path, {"Value": events}).status == 200
     assert all(arm.fleet.events[event].approval for event in events)
     for body in ({}, {"value": []}, {"value": [1]}, {"value": "x"}):
         arm.refused(400, "InvalidRequestContent", "POST", path, body)

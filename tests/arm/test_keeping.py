@@ -18,6 +18,25 @@ def at(value, *path):
     return value
 
 
+def spelled(body, how):
+    """The same with every name in another case, but those of tags, which are not Azure's."""
+    if isinstance(body, list):
+        return [spelled(part, how) for part in body]
+    if not isinstance(body, dict):
+        return body
+    return {
+        how(name): part if name == "tags" else spelled(part, how) for name, part in body.items()
+    }
+
+
+def names(body):
+    """The names of each object in it."""
+    if isinstance(body, dict):
+        yield [*body]
+    for part in body.values() if isinstance(body, dict) else body if isinstance(body, list) else ():
+        yield from names(part)
+
+
 def without_etag(answer):
     """A resource, whatever was said of it."""
     assert answer.status == 200, answer
@@ -55,6 +74,7 @@ def test_what_would_break_the_tools_of_everybody_is_refused(looking, path, body)
     before = looking.get(path).json
     for method in ("PATCH", "PUT"):
         looking.refused(400, "InvalidRequestContent", method, path, body)
+        looking.refused(400, "InvalidRequestContent", method, path, spelled(body, str.lower))
     assert looking.get(path).json == before
 
 
@@ -69,6 +89,72 @@ def test_what_is_shown_is_taken_again(looking, path):
         # A PUT of a scale set leaves what it does not speak of, as `az vmss scale` needs it.
         shown["properties"]["ours"] = ours
     assert without_etag(looking.call("PUT", path, shown)) == shown
+
+
+@pytest.mark.parametrize("how", [str.upper, str.lower])
+@pytest.mark.parametrize("path", [VM, WEB, BATCH, f"{COMPUTE}/virtualMachines/web-0"])
+def test_names_are_read_without_regard_to_case(looking, path, how):
+    """As Azure reads them; and given back under its own name, each once."""
+    shown = without_etag(looking.get(path))
+    assert without_etag(looking.call("PUT", path, spelled(looking.get(path).json, how))) == shown
+    fixed = at("westeurope", "location")
+    looking.refused(409, "PropertyChangeNotAllowed", "PATCH", path, spelled(fixed, how))
+    ours = {"systemData": {}}
+    if path != WEB:
+        inside = ("virtualMachineProfile",) if path == BATCH else ()
+        ours |= at({"networkInterfaces": []}, "properties", *inside, "networkProfile")
+    assert without_etag(looking.call("PATCH", path, spelled(ours, how))) == shown
+
+
+@pytest.mark.parametrize("how", [str.upper, str.lower])
+def test_what_is_said_in_another_case_is_obeyed(arm, how):
+    """Notice, policy, tags, and how many."""
+    said = at({"enable": True, "notBeforeTimeout": "PT10M"}, *OF_SET)
+    said["properties"] |= at({"automaticallyApprove": True}, *POLICY, "userInitiatedReboot")[
+        "properties"
+    ]
+    said |= {"sku": {"capacity": 5}, "tags": {"Team": "red"}}
+    found = arm.call("PATCH", BATCH, spelled(said, how)).json
+    assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == 10
+    assert len(arm.fleet.scopes["scale-set:batch:0"].automatically_approve) == 1
+    assert (found["sku"]["capacity"], found["tags"]) == (5, {"Team": "red"})
+    web = f"{COMPUTE}/virtualMachines/web-0"
+    body = spelled(at({"automaticallyApprove": True}, *POLICY, "userInitiatedReboot"), how)
+    arm.refused(400, "InvalidParameter", "PATCH", web, body)
+    assert arm.call("PATCH", WEB, body).status == 200
+    assert len(arm.fleet.scopes["availability-set:web"].automatically_approve) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"tags": {"a": "b"}, "Tags": {"a": "c"}},
+        {"tags": {"a": "b", "A": "c"}},
+        at({"ours": 1, "OURS": 2}, "properties"),
+        at([{"x": [{"ours": 1, "Ours": 2}]}], "properties", "ours"),
+    ],
+)
+def test_two_names_that_differ_by_case_alone_are_refused(looking, body):
+    """PowerShell reads no list in which there is such a document."""
+    for method in ("PATCH", "PUT"):
+        said = looking.refused(400, "InvalidRequestContent", method, VM, body)
+        assert "differ by case alone" in said
+
+
+@pytest.mark.parametrize("path", [VM, WEB, BATCH])
+def test_what_is_said_again_in_another_case_is_the_same(arm, path):
+    """Tags, and what Azure has no word for: said by several, in whatever case, it is there once."""
+    for method, tags, ours in (
+        ("PATCH", {"Team": "red"}, {"One": {"Two": 1}, "Gone": 1}),
+        ("PATCH", {"team": "blue"}, {"ONE": {"TWO": 2, "more": 3}, "gONE": None}),
+        ("PUT", {"TEAM": "green"}, {"one": {"two": 3}}),
+    ):
+        found = arm.call(method, path, {"tags": tags, "properties": ours, "Extra": ours}).json
+        assert [*found["tags"].values()] == [*tags.values()]
+        assert all(len({one.lower() for one in some}) == len(some) for some in names(found))
+    kept = {name.lower(): part for name, part in found["properties"].items()}
+    assert [*kept["one"].values()] == [3]
+    assert "gone" not in kept
 
 
 def test_what_is_ours_to_say_is_passed_over(looking):
@@ -174,3 +260,7 @@ def test_tags_of_the_fleet_file_can_be_taken_away(arm):
     assert tags("PUT", {"location": "local"}) == {}
     assert tags("PUT", {"tags": row["tags"]}) == row["tags"]
     assert "vm:db" not in arm.fleet.kept
+    # On Azure that is one tag.
+    row["tags"] = {"team": "shop", "TEAM": "red"}
+    assert arm.served.call("PUT", "/v1/fleet", fleet).status == 200
+    assert arm.get(VM).json["tags"] == {"team": "red"}

@@ -101,6 +101,18 @@ def test_maintenance_of_a_scale_set_and_of_an_instance(arm, path):
     arm.until(answer, "Succeeded")
 
 
+def test_perform_maintenance_approves_an_eviction_too(arm):
+    """A Preempt is the platform's: who approves for a whole set takes its Spot machines away."""
+    arm.events("spot_1")
+    arm.post(f"{SPOT}/virtualMachines/0/simulateEviction")
+    view = arm.get(f"{SPOT}/virtualMachines/0/instanceView").json
+    assert view["maintenanceRedeployStatus"]["isCustomerInitiatedMaintenanceAllowed"]
+    arm.refused(409, "OperationNotAllowed", "POST", f"{SPOT}/virtualMachines/1/performMaintenance")
+    arm.until(arm.post(f"{SPOT}/performMaintenance"), "Succeeded")
+    assert not arm.fleet.vms["spot_0"].running
+    assert arm.fleet.vms["spot_1"].running
+
+
 def test_power_acts_at_once(arm):
     """Stop, deallocate and start: over at the first look; and again, when nothing is to be done."""
     for word, state in (
@@ -114,6 +126,39 @@ def test_power_acts_at_once(arm):
             arm.until(answer, "Succeeded")
         code = arm.get(f"{DB}/instanceView").json["statuses"][1]["code"]
         assert code == f"PowerState/{state}"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "vm"),
+    [
+        (DB, None, "db"),
+        (f"{BATCH}/virtualMachines/0", None, "batch_0"),
+        (BATCH, {"instanceIds": ["0"]}, "batch_0"),
+    ],
+)
+def test_each_action_is_done_to_one_and_to_no_other(arm, path, body, vm):
+    """A VM, an instance by its own address, and one that is named at its scale set's."""
+
+    def others():
+        return {name: row for name, row in arm.fleet.vms.items() if name != vm}
+
+    before = others()
+    for word, event_type, power in (
+        ("restart", "Reboot", "running"),
+        ("redeploy", "Redeploy", "running"),
+        ("powerOff", None, "stopped"),
+        ("start", None, "running"),
+        ("deallocate", None, "deallocated"),
+    ):
+        arm.events(vm)
+        answer = arm.post(f"{path}/{word}", body)
+        assert answer.status == 202
+        announced = [one for one in arm.events(vm) if one["EventStatus"] == "Scheduled"]
+        told = [(one["EventType"], one["Resources"]) for one in announced]
+        assert told == ([(event_type, [vm])] if event_type else [])
+        arm.approve(vm)
+        arm.until(answer, "Succeeded")
+        assert (arm.fleet.vms[vm].power, others()) == (power, before)
 
 
 def test_deleting_a_vm_and_instances(arm):
@@ -171,11 +216,13 @@ def test_instances_all_or_some(arm):
     assert [one["Resources"] for one in arm.events("batch_1")] == [["batch_0"], ["batch_2"]]
     arm.approve("batch_1")
     arm.until(some, "Succeeded")
-    for body in (None, {"instanceIds": ["*"]}):
+    for body in (None, {"instanceIds": ["*"]}, {}, {"instanceIds": None}):
         every = arm.post(f"{BATCH}/restart", body)
         assert len(arm.events("batch_1")) == 4
         arm.approve("batch_1")
         arm.until(every, "Succeeded")
+    arm.post(f"{BATCH}/restart", {"INSTANCEids": ["0"]})
+    assert [one["Resources"] for one in arm.events("batch_1")] == [["batch_0"]]
     single = arm.post(f"{BATCH}/virtualMachines/1/restart")
     arm.approve("batch_1")
     arm.until(single, "Succeeded")
@@ -248,6 +295,34 @@ def test_a_repeat_by_the_tools_own_retry_schedules_nothing_twice(arm):
     assert len(arm.events("web-0")) == 3
 
 
+@pytest.mark.parametrize(
+    ("path", "word", "status"),
+    [
+        (DB, "restart", 202),
+        (DB, "powerOff", 202),
+        (f"{SPOT}/virtualMachines/0", "redeploy", 202),
+        (f"{SPOT}/virtualMachines/0", "simulateEviction", 204),
+    ],
+)
+def test_a_repeat_is_told_of_the_first_though_the_vm_is_gone(arm, path, word, status):
+    """Deleted since, by whomever: what was done is not reported as not found."""
+
+    def ask():
+        return arm.post(f"{path}/{word}", x_ms_client_request_id="9")
+
+    first = ask()
+    deleted = arm.call("DELETE", path)
+    arm.approve("spot_1")
+    arm.until(deleted, "Succeeded")
+    assert arm.get(path).status == 404
+    again = ask()
+    assert first.status == again.status == status
+    if status == 202:
+        name = "azure-asyncoperation"
+        assert operation(again, name) == operation(first, name)
+    arm.refused(404, "ResourceNotFound", "POST", f"{path}/{word}")
+
+
 def test_a_repeat_is_the_same_though_the_set_has_changed(arm):
     """All instances, or one that is gone since: what was asked first is followed."""
     asks = (("restart", None), ("delete", {"instanceIds": ["3"]}))
@@ -262,6 +337,13 @@ def test_a_repeat_is_the_same_though_the_set_has_changed(arm):
         assert again.status == 202, again
         assert operation(again, "azure-asyncoperation") == operation(before, "azure-asyncoperation")
     assert arm.events("batch_0") == []
+
+
+def test_what_a_store_told_that_is_gone_is_not_waited_for(looking):
+    """Whoever leads has read all there is: `up --store memory:`, begun anew while az asks."""
+    place = f"{SUBSCRIPTION}/providers/Microsoft.Compute/locations/local/operations/gone"
+    query = "api-version=2024-11-01&revision=1000000"
+    looking.refused(404, "NotFound", "GET", place, query=query)
 
 
 def test_what_became_of_it_is_known_after_a_restart(tmp_path):

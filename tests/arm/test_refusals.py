@@ -124,12 +124,19 @@ def test_a_malformed_body(looking, body):
 
 
 @pytest.mark.parametrize(
-    "body", [b"{", {"instanceIds": "0"}, {"instanceIds": [0]}, {"instanceIds": {}}]
+    "body",
+    [
+        *(b"{", {"instanceIds": "0"}, {"instanceIds": [0]}, {"instanceIds": {}}),
+        *({"instanceId": ["0"]}, {"properties": {"instanceIds": ["0"]}}, {"value": ["0"]}),
+        {"instanceIds": None, "instances": ["0"]},
+    ],
 )
 def test_malformed_instance_ids(looking, body):
     """A list of strings, or nothing; nobody restarts all because of a typing mistake."""
-    looking.refused(400, "InvalidRequestContent", "POST", f"{BATCH}/restart", body)
+    for word in ("restart", "deallocate", "delete", "performMaintenance", "manualupgrade"):
+        looking.refused(400, "InvalidRequestContent", "POST", f"{BATCH}/{word}", body)
     looking.refused(400, "InvalidRequestContent", "POST", f"{BATCH}/delete", b"{}")
+    assert not looking.fleet.operations
 
 
 def test_instances_that_are_not_there(looking):
@@ -139,6 +146,13 @@ def test_instances_that_are_not_there(looking):
     assert "77" in said
     looking.refused(400, "InvalidParameter", "POST", f"{BATCH}/restart", {"instanceIds": []})
     assert looking.events("batch_0") == []
+
+
+def test_a_byte_order_mark_is_passed_over(looking):
+    """Some tools of Windows begin a body with it."""
+    mark = b"\xef\xbb\xbf"
+    assert looking.call("PATCH", VM, mark + b'{"location": "local"}').status == 200
+    looking.refused(400, "InvalidRequestContent", "PATCH", VM, mark)
 
 
 def test_a_body_that_is_too_large(looking):
@@ -152,9 +166,15 @@ def test_a_body_that_is_too_large(looking):
 
 
 def test_another_method(looking):
-    """405, which says what is taken."""
+    """405, which says what is taken: in words, and as RFC 9110 wants it."""
     said = looking.refused(405, "HttpMethodNotAllowed", "PUT", f"{VM}/restart", {})
     assert "POST" in said
+    for path, taken in (
+        (f"{VM}/restart", "POST"),
+        (VM, "GET, HEAD, DELETE, PATCH, PUT"),
+        (GROUP, "HEAD, GET, PUT, PATCH, DELETE"),
+    ):
+        assert looking.call("OPTIONS", path).headers["allow"] == taken
 
 
 def test_what_the_law_refuses(arm):

@@ -23,8 +23,15 @@ def rows():
     page = (ROOT / "docs" / "compatibility.md").read_text("utf-8")
     section = page.partition("\n## Azure's own tools\n")[2].partition("\n## ")[0]
     lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line[:1] == "|"]
-    # The other table there, of addresses, has one more: test_addresses.py.
-    return [(line[0], line[1], spans(line[2])) for line in lines[2:] if len(line) == COLUMNS]
+    told = [line for line in lines if line[-1].startswith("`")]
+    return [(what(line), line[-2], spans(line[-1])) for line in told]
+
+
+def what(line):
+    """What a row names; of an address (the other table there), the methods, and what is behind."""
+    if len(line) == COLUMNS:
+        return line[0]
+    return re.sub(r"\b([A-Z]{3,})\b", r"`\1`", line[1])
 
 
 def spans(text):
@@ -104,3 +111,5 @@ def test_a_row_that_promises_more_than_is_run_is_found():
     assert missing("`az vm list`", [plain]) == ["az vm list"]
     assert missing("`reapply`, `powerOff`", [plain]) == ["powerOff"]
     assert missing("`reapply`, `apply`", [plain]) == ["apply"]
+    address = what(["`/virtualMachines/{vm}`", "POST `reapply`, DELETE", "works", f"`{plain}`"])
+    assert missing(address, [plain]) == ["DELETE"]

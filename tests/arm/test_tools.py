@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 REFUSED = {
     "vm restart -g sample -n nobody": (3, "ResourceNotFound"),
     "vm simulate-eviction -g sample -n web-2": (1, "OperationNotAllowed"),
+    "vm perform-maintenance -g sample -n web-2": (1, "No maintenance is announced"),
+    "vmss perform-maintenance -g sample -n batch": (1, "No maintenance is announced"),
     f"{NOTICE} 20": (1, "PT5M to PT15M"),
     "login --use-device-code": (1, "sign in by fairnotice az-login"),
     "group create -n new -l local": (1, "declared in the fleet file"),
@@ -92,7 +94,7 @@ def shown(tools, line):
 def test_every_command_of_az_comes_to_what_it_should(tools):
     """Also those that wait for an event: a VM sees it, approves, and the command returns."""
     commands = {name: found for name, found in tools["found"].items() if name.startswith("az ")}
-    assert len(commands) == 46
+    assert len(commands) == 48
     for name, (code, _, said, _) in commands.items():
         wanted, word = REFUSED.get(name.removeprefix("az "), (0, ""))
         assert code == wanted, (name, said)

@@ -121,6 +121,28 @@ def test_automatic_approval_is_obeyed(arm, path, vm):
     assert arm.fleet.scopes[scope].automatically_approve == ()
 
 
+@pytest.mark.parametrize(("path", "vm"), [(VM, "db"), (WEB, "web-0"), (BATCH, "batch_0")])
+def test_what_stands_beside_what_is_obeyed_is_only_kept(arm, path, vm):
+    """Azure's other words on scheduled events: given back, and nothing is done by them."""
+    targets = {"eventGridAndResourceGraph": {"enable": True}}
+    events = {
+        "allInstancesDown": {"automaticallyApprove": True},
+        "scheduledEventsAdditionalPublishingTargets": targets,
+    }
+    image = {"osImageNotificationProfile": {"enable": True, "notBeforeTimeout": "PT15M"}}
+    said = {"scheduledEventsPolicy": events}
+    if path == VM:
+        said["scheduledEventsProfile"] = image
+    elif path == BATCH:
+        said["virtualMachineProfile"] = {"scheduledEventsProfile": image}
+    before = arm.get(path).json["properties"]
+    rows = (arm.fleet.scopes[arm.fleet.vms[vm].scope], arm.fleet.scale_sets["batch"])
+    found = arm.call("PATCH", path, {"properties": said}).json
+    assert found["properties"] == merged(before, said)
+    assert arm.call("PUT", path, found).json["properties"] == found["properties"]
+    assert (arm.fleet.scopes[rows[0].name], arm.fleet.scale_sets["batch"]) == rows
+
+
 def test_a_policy_is_of_the_set_that_a_vm_is_in(looking):
     """And one that is no policy is refused; as is terminate notice of a VM."""
     web = f"{COMPUTE}/virtualMachines/web-0"
@@ -249,6 +271,7 @@ def test_who_has_read_something_else_is_told(arm):
     arm.refused(412, "PreconditionFailed", "PUT", BATCH, notice("PT15M"), If_Match=etag)
     assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == 10
     assert arm.call("PUT", BATCH, notice("PT15M"), If_Match="*").status == 200
+    arm.refused(412, "PreconditionFailed", "PATCH", BATCH, {"tags": {}}, If_Match='""')
     arm.refused(412, "PreconditionFailed", "PUT", BATCH, {}, If_None_Match="*")
     arm.refused(412, "PreconditionFailed", "PUT", VM, {}, If_None_Match="*")
     arm.refused(412, "PreconditionFailed", "PUT", WEB, {}, If_None_Match="*")
@@ -262,7 +285,7 @@ def test_one_of_several_etags_will_do(arm):
 
     etag = arm.get(VM).headers["etag"]
     assert put(f'"x", {etag}') == 200
-    assert put(f'"x", {etag}') == put('"x","y"') == 412
+    assert put(f'"x", {etag}') == put('"x","y"') == put('""') == 412
     assert put(f'W/{arm.get(VM).headers["etag"]},"x"') == 200
     assert put('"x", *') == 200
 
@@ -283,6 +306,79 @@ def test_a_repeat_whose_answer_was_lost_is_not_told_of_itself(arm, method, path)
     assert write({"a": "3"}, "9", arm.get(path).headers["etag"]) == 200
     assert write({"a": "1"}, "7", etag) == 200
     assert arm.get(path).json["tags"] == {"a": "3"}
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_who_has_read_another_number_of_instances_is_told(arm, method):
+    """Else he would delete those that somebody else has added: 412, and nobody is told to go."""
+    read = arm.get(BATCH)
+    etag = {"If_Match": read.headers["etag"]}
+    assert arm.call("PATCH", BATCH, {"sku": {"capacity": 6}}, **etag).status == 200
+    body = {**read.json, "tags": {"mine": "x"}}
+    arm.refused(412, "PreconditionFailed", method, BATCH, body, **etag)
+    assert arm.events("batch_0") == []
+    now = arm.get(BATCH)
+    assert (now.json["sku"]["capacity"], now.json["tags"]) == (6, {})
+    # And who has read of instances that go since.
+    arm.call("DELETE", f"{BATCH}/virtualMachines/0")
+    etag = {"If_Match": now.headers["etag"]}
+    arm.refused(412, "PreconditionFailed", method, BATCH, now.json, **etag)
+
+
+def test_of_two_who_scale_what_both_have_read_one_is_told(arm):
+    """However close they come: the second is looked at when the first has its instances."""
+    etag = arm.get(BATCH).headers["etag"]
+
+    def scale(count):
+        return arm.call("PATCH", BATCH, {"sku": {"capacity": count}}, If_Match=etag).status
+
+    with ThreadPoolExecutor(2) as writers:
+        told = dict(zip((6, 3), writers.map(scale, (6, 3)), strict=True))
+    assert sorted(told.values()) == [200, 412]
+    (wanted,) = [count for count, status in told.items() if status == 200]
+    assert arm.get(BATCH).json["sku"]["capacity"] == wanted
+
+
+@pytest.mark.parametrize("match", [True, False])
+@pytest.mark.parametrize("capacity", [3, 4, 5])
+def test_a_repeat_does_not_undo_what_others_have_scaled_since(arm, match, capacity):
+    """By the tool's own retry, whether fewer, as many or more were wanted than there were."""
+    once = {"x_ms_client_request_id": "7"}
+    once |= {"If_Match": arm.get(BATCH).headers["etag"]} if match else {}
+    body = {"sku": {"capacity": capacity}}
+    assert arm.call("PATCH", BATCH, body, **once).status == 200
+    assert arm.call("PATCH", BATCH, {"sku": {"capacity": 7}}).status == 200
+    before = arm.events("batch_0")
+    again = arm.call("PATCH", BATCH, body, **once)
+    assert (again.status, again.json["sku"]["capacity"]) == (200, 7)
+    assert arm.events("batch_0") == before
+
+
+def test_who_has_not_read_the_tags_of_the_fleet_file_is_told(arm):
+    """Declared since: a PUT without them would take them away."""
+    read = arm.get(VM)
+    fleet = arm.served.get("/v1/fleet").json
+    (row,) = [one for one in fleet["vm"] if one["name"] == "db"]
+    row["tags"] = {"owner": "bob"}
+    assert arm.served.call("PUT", "/v1/fleet", fleet).status == 200
+    etag = read.headers["etag"]
+    arm.refused(412, "PreconditionFailed", "PUT", VM, read.json, If_Match=etag)
+    assert arm.get(VM).json["tags"] == {"owner": "bob"}
+
+
+def test_what_was_changed_since_it_was_read_is_not_deleted(arm):
+    """DELETE with an If-Match that no longer fits; an instance has no ETag, so none fits it."""
+    etag = arm.get(VM).headers["etag"]
+    arm.call("PATCH", VM, {"tags": {"keep": "me"}})
+    arm.refused(412, "PreconditionFailed", "DELETE", VM, If_Match=etag)
+    instance = f"{BATCH}/virtualMachines/0"
+    arm.refused(412, "PreconditionFailed", "DELETE", instance, If_Match=etag)
+    assert not arm.fleet.operations
+    nobody = f"{COMPUTE}/virtualMachines/nobody"
+    assert arm.call("DELETE", nobody, If_Match=etag).status == 204
+    again = {"If_Match": f'"x", {arm.get(VM).headers["etag"]}', "x_ms_client_request_id": "7"}
+    assert [arm.call("DELETE", VM, **again).status for _ in range(2)] == [202, 202]
+    assert arm.call("DELETE", instance, If_Match="*").status == 202
 
 
 def test_of_two_who_write_at_once_nothing_is_lost():

@@ -1,5 +1,7 @@
 """What Azure's tools say of VMs and sets: rules 2, 14, 18 and 21, all of it or nothing."""
 
+from dataclasses import replace
+
 import pytest
 
 from fairnotice.engine import Code
@@ -9,7 +11,7 @@ from fairnotice.engine.describing import version
 from fairnotice.engine.specs import FleetSpec, NodeSpec, ScaleSetSpec, SetSpec, VmSpec
 from fairnotice.model import Kept
 from fairnotice.words import EventType, Priority
-from tests.engine.story import BATCH, DB, WEB, Story, sample
+from tests.engine.story import BATCH, DB, USER, WEB, Story, sample
 
 
 def said(resource, kept='{"a":1}', **more):
@@ -108,6 +110,41 @@ def test_the_version_changes_with_policy_and_notice_and_with_nothing_else():
     assert version(story.fleet, "scale-set:batch") in seen
 
 
+def test_the_version_changes_with_the_number_of_instances():
+    """Which deletes some where it is said again: those that are about to go count no longer."""
+    story = Story()
+    four = version(story.fleet, "scale-set:batch")
+    story.tell(ask.ScaleOut(scale_set="batch", addresses=("10.0.0.1",)))
+    five = version(story.fleet, "scale-set:batch")
+    story.delete("batch_0")
+    assert four == version(story.fleet, "scale-set:batch") != five
+    refusal = story.refused(said("scale-set:batch", "{}", expected=five))
+    assert refusal.code is Code.CHANGED
+    story.cancel(story.only(BATCH).id)
+    assert five == version(story.fleet, "scale-set:batch")
+
+
+def test_the_version_changes_with_the_tags_of_the_fleet_file():
+    """A VM's own, wherever they were said."""
+    story = Story()
+    read = version(story.fleet, DB)
+    vms = (
+        one._replace(tags=(("owner", "bob"),)) if one.name == "db" else one for one in sample().vms
+    )
+    story.tell(ask.ApplyFleet(spec=sample()._replace(vms=tuple(vms))))
+    assert story.refused(said(DB, "{}", expected=read)).code is Code.CHANGED
+
+
+def test_what_somebody_else_has_changed_is_not_deleted():
+    """By whoever says what he has read; who did not look deletes it as it is."""
+    story = Story()
+    read = version(story.fleet, DB)
+    story.tell(said(DB))
+    delete = {"id": "x", "by": USER, "vms": ("db",)}
+    assert story.refused(ask.Delete(**delete, expected=read)).code is Code.CHANGED
+    story.tell(ask.Delete(**delete, expected=version(story.fleet, DB)))
+
+
 # ---- More instances ----
 
 
@@ -132,6 +169,17 @@ def test_a_new_instance_has_a_name_that_nobody_has():
     story = Story(spec=spec)
     story.tell(ask.ScaleOut(scale_set="s", addresses=("10.0.0.1",)))
     assert story.fleet.vms["s_1"].scope == "scale-set:s:1"
+
+
+def test_rule_19_a_repeat_makes_no_more_instances():
+    """Nor does it when none were to be made; whatever was done to the set since."""
+    story = Story()
+    for key, addresses in (("k", ("10.0.0.1",)), ("l", ())):
+        command = ask.ScaleOut(scale_set="batch", addresses=addresses)
+        keyed = ask.Keyed(id=key, by=USER, command=command, idempotency_key=key)
+        story.tell(keyed)
+        assert not story.ask(replace(keyed, id=f"{key}-again")).changes
+    assert len(story.fleet.vms_in_scope[BATCH]) == 5
 
 
 def test_new_instances_that_cannot_be():

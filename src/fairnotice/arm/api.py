@@ -14,10 +14,17 @@ from starlette.types import Receive, Scope, Send
 
 from fairnotice.arm.doing import followed
 from fairnotice.arm.elsewhere import no_address
-from fairnotice.arm.failures import Failure, forbidden, malformed, of_error, said
+from fairnotice.arm.failures import (
+    Failure,
+    WrongMethod,
+    forbidden,
+    malformed,
+    of_error,
+    said,
+)
 from fairnotice.arm.filtering import must_be_unfiltered
 from fairnotice.arm.finding import must_be_ours
-from fairnotice.arm.kinds import INTEGERS_64
+from fairnotice.arm.kinds import INTEGERS_64, Kind, properly_named
 from fairnotice.arm.long_running import POLL_AGAIN_SECONDS
 from fairnotice.arm.paging import next_link
 from fairnotice.arm.paths import (
@@ -98,9 +105,9 @@ class Arm:
     ) -> Call:
         query = {name.lower(): value for name, value in request.query_params.items()}
         checked_version(_versions(request))
-        data = await _body(request)
-        body = _object(data) if data and route.takes_body else None
-        if body is None and route.takes_body and request.method in ("PUT", "PATCH"):
+        data = (await _body(request)).removeprefix(BYTE_ORDER_MARK)
+        body = None if route.body is None or not data else _object(data, route.body)
+        if body is None and route.body is not None and request.method in ("PUT", "PATCH"):
             raise malformed("there is no body")
         return Call(
             service=self._service,
@@ -115,9 +122,14 @@ class Arm:
         )
 
     async def _reached(self, revision: str) -> None:
-        """Wait until what somebody was told elsewhere is known here: else it would not be there."""
-        if revision.isdecimal() and len(revision) <= len(str(FROM_NOW)):
-            await self._service.conductor.feed.reach(int(revision), REACH_SECONDS_MAX)
+        """Wait until what somebody was told elsewhere is known here: else it would not be there.
+
+        Nobody is ahead of whoever leads: what is asked of it was told of a store that is gone.
+        """
+        conductor = self._service.conductor
+        is_number = revision.isdecimal() and len(revision) <= len(str(FROM_NOW))
+        if is_number and not conductor.leading:
+            await conductor.feed.reach(int(revision), REACH_SECONDS_MAX)
 
     def _shown(self, request: Request, done: Done) -> Response:
         headers: dict[str, str] = {}
@@ -143,16 +155,15 @@ class Arm:
 
 def _found(method: str, path: str) -> tuple[ArmRoute, dict[str, str]]:
     """The route of an address, and what stands for the names in it."""
-    methods = []
+    methods: list[str] = []
     for template, route in _TABLE:
         names = template.match(path)
         if names is not None:
             if route.method == method or (method == "HEAD" and route.method == "GET"):
                 return route, names
-            methods.append(route.method)
+            methods += ("GET", "HEAD") if route.method == "GET" else (route.method,)
     if methods:
-        message = f"The method {method} is not taken there, but {', '.join(methods)}."
-        raise Failure(405, "HttpMethodNotAllowed", message)
+        raise WrongMethod(method, methods)
     raise no_address(path)
 
 
@@ -179,6 +190,8 @@ def _must_reach(route: ArmRoute, call: Call) -> None:
 # Of every resource; whatever else is sent means nothing, and so may be anything.
 _OBJECTS = ("properties", "sku", "tags")
 DEPTH_MAX = 40
+# Some tools of Windows begin a text with it; RFC 8259 lets whoever reads JSON pass over it.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 async def _body(request: Request) -> bytes:
@@ -193,16 +206,17 @@ async def _body(request: Request) -> bytes:
     return b"".join(pieces)
 
 
-def _object(data: bytes) -> dict[str, Any]:
-    found = msgspec.json.decode(data)
-    if not isinstance(found, dict):
+def _object(data: bytes, kind: Kind) -> dict[str, Any]:
+    body = msgspec.json.decode(data)
+    if not isinstance(body, dict):
         raise malformed("it is no JSON object")
+    _must_be_readable(body)
+    found: dict[str, Any] = properly_named(body, kind)
     for name in _OBJECTS:
         if not isinstance(found.get(name), dict | None):
             raise malformed(f"{name} is no JSON object")
     if not all(isinstance(value, str | None) for value in (found.get("tags") or {}).values()):
         raise malformed("the value of a tag is no text")
-    _must_be_readable(found)
     return found
 
 
@@ -228,7 +242,7 @@ def _must_be_readable(body: dict[str, Any]) -> None:
 def _etags(match: str) -> tuple[str, ...]:
     """What If-Match names, any of which will do; nothing where it does not matter."""
     found = tuple(one.strip().removeprefix("W/").strip('"') for one in match.split(","))
-    return () if "*" in found or found == ("",) else found
+    return found if match.strip() and "*" not in found else ()
 
 
 def _key(request: Request, data: bytes) -> str:

@@ -1,27 +1,30 @@
 """What is asked of VMs, by whichever address: the law is told, and its request is followed."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from fairnotice.arm import finding, shapes
 from fairnotice.arm.failures import Failure, NotThere, forbidden, of_refusal
 from fairnotice.arm.route import Call, Done
 from fairnotice.control.limits import Reach
 from fairnotice.engine import Refusal
+from fairnotice.engine.describing import version
+from fairnotice.engine.keeping import kept_name
 from fairnotice.engine.tables import known_key
 from fairnotice.model import Event, Vm
+from fairnotice.words import ScopeKind
 
 ACCEPTED = 202
 NO_DISKS = "That is not done here: there are no disks to do it."
 
 
-async def on_vms(call: Call, what: str, vms: Iterable[Vm]) -> Done:
+async def on_vms(call: Call, what: str, vms: Iterable[Vm], *, expected: str | None = None) -> Done:
     """Restart, redeploy, evict, delete, stop, start or deallocate VMs: all or none."""
     names = tuple(vm.name for vm in vms)
     if not names:
         raise Failure(400, "InvalidParameter", "There is no instance to do it to.", "instanceIds")
     if not all(call.shows(Reach.VM, name) for name in names):
         raise forbidden()
-    result = await call.service.on_vms(what, names, call.who)
+    result = await call.service.on_vms(what, names, call.who, expected=expected)
     if isinstance(result, Refusal):
         raise of_refusal(result)
     return Done(status=ACCEPTED, request=followed(call))
@@ -46,10 +49,13 @@ def repeated(call: Call) -> Done | None:
     return None if request is None else Done(status=ACCEPTED, request=request)
 
 
-async def delete(call: Call, find: Callable[[Call], Iterable[Vm]]) -> Done:
+async def delete(
+    call: Call, find: Callable[[Call], Sequence[Vm]], *, as_read: bool = False
+) -> Done:
     """Delete the VMs of the address; a repeat of the same request is told of what it began.
 
-    What is not there is as it was asked to be: 204, as Azure answers.
+    What is not there is as it was asked to be: 204, as Azure answers. `as_read` where If-Match
+    speaks of the one that is found.
     """
     begun = repeated(call)
     if begun is not None:
@@ -58,7 +64,10 @@ async def delete(call: Call, find: Callable[[Call], Iterable[Vm]]) -> Done:
         vms = find(call)
     except NotThere:
         return not_there_anyway(call)
-    return await on_vms(call, "delete", vms)
+    # An instance has no ETag of its own: none that is named fits it.
+    name = kept_name(ScopeKind.STANDALONE, vms[0].name) if as_read else None
+    expected = None if name is None else call.expects(version(call.fleet, name))
+    return await on_vms(call, "delete", vms, expected=expected)
 
 
 def refuse(find: Callable[[Call], object], why: str, call: Call) -> Done:
@@ -106,18 +115,20 @@ async def approve(call: Call, events: Iterable[Event]) -> None:
 async def act_on_one(find: Callable[[Call], Vm], what: str, call: Call) -> Done:
     """Restart, redeploy, stop, start or deallocate it."""
     must_not_hibernate(call)
-    return await on_vms(call, what, [find(call)])
+    # A repeat first: what it began may have been followed by a deletion.
+    return repeated(call) or await on_vms(call, what, [find(call)])
 
 
 async def evict_one(find: Callable[[Call], Vm], call: Call) -> Done:
     """Take it away, where it is a Spot VM."""
-    await on_vms(call, "evict", [find(call)])
+    if repeated(call) is None:
+        await on_vms(call, "evict", [find(call)])
     return Done(status=204)
 
 
 async def delete_one(find: Callable[[Call], Vm], call: Call) -> Done:
-    """Delete it."""
-    return await delete(call, lambda call: [find(call)])
+    """Delete it, where it is as whoever asks has read it."""
+    return await delete(call, lambda call: [find(call)], as_read=True)
 
 
 async def maintain_one(find: Callable[[Call], Vm], call: Call) -> Done:

@@ -1,6 +1,6 @@
 """How Azure Resource Manager says no: `{"error": {"code", "message"}}`, with Azure's codes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from starlette.responses import Response
@@ -34,6 +34,8 @@ class Failure(Exception):
 
     def __init__(self, status: int, code: str, message: str, target: str | None = None) -> None:
         super().__init__(message)
+        # More of what is answered than its body.
+        self.headers: dict[str, str] = {}
         self.status = status
         self.code = code
         self.message = message
@@ -46,13 +48,23 @@ class Failure(Exception):
         return found if self.target is None else {**found, "target": self.target}
 
 
+class WrongMethod(Failure):
+    """The address is there, and takes other methods."""
+
+    def __init__(self, method: str, taken: Iterable[str]) -> None:
+        allowed = ", ".join(dict.fromkeys(taken))
+        message = f"The method {method} is not taken there, but {allowed}."
+        super().__init__(405, "HttpMethodNotAllowed", message)
+        self.headers["Allow"] = allowed
+
+
 class NotThere(Failure):
     """There is no such resource."""
 
 
 def said(failure: Failure, headers: Mapping[str, str] | None = None) -> Response:
     """A failure as an answer."""
-    more = dict(headers or {})
+    more = {**failure.headers, **(headers or {})}
     if failure.status in (429, UNAVAILABLE):
         more["Retry-After"] = str(RETRY_AFTER_SECONDS)
     body = msgspec.json.encode({"error": failure.error})

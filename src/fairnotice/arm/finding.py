@@ -8,7 +8,6 @@ from fairnotice.arm.paths import SUBSCRIPTION_ID
 from fairnotice.arm.route import Call
 from fairnotice.control.limits import Reach
 from fairnotice.engine import Fleet
-from fairnotice.engine.users import removals
 from fairnotice.model import ScaleSet, Scope, Vm, scope_name
 from fairnotice.words import ScopeKind
 
@@ -138,11 +137,6 @@ def instances(fleet: Fleet, row: ScaleSet) -> list[Vm]:
     kind = ScopeKind.PLACEMENT_GROUP
     scopes = (scope_name(kind, row.name, number) for number in range(row.placement_groups))
     return [fleet.vms[name] for scope in scopes for name in fleet.vms_in_scope.get(scope, ())]
-
-
-def staying(fleet: Fleet, row: ScaleSet) -> list[Vm]:
-    """The instances that nobody deletes or takes away: so many a scale set shall have."""
-    return [vm for vm in instances(fleet, row) if not removals(fleet, vm.name)]
 
 
 def instance_id(row: ScaleSet, vm: Vm) -> str:

@@ -22,7 +22,14 @@ import msgspec
 from fairnotice.arm import shapes
 from fairnotice.arm.failures import Failure, malformed, of_refusal
 from fairnotice.arm.kinds import must_fit
-from fairnotice.arm.merging import found_at, merged, replacing, standing_at, without
+from fairnotice.arm.merging import (
+    as_called_in,
+    found_at,
+    merged,
+    replacing,
+    standing_at,
+    without,
+)
 from fairnotice.arm.route import Call
 from fairnotice.control.service import Who
 from fairnotice.engine import Code, Refusal
@@ -105,7 +112,8 @@ DEFAULT_NOTICE = "PT5M"
 _SECRETS = frozenset(
     ("adminpassword", "additionalunattendcontent", "customdata", "protectedsettings", "userdata")
 )
-_KINDS = {
+# What Azure calls them (kinds.py).
+KINDS = {
     ScopeKind.STANDALONE: "VirtualMachine",
     ScopeKind.PLACEMENT_GROUP: "VirtualMachineScaleSet",
     ScopeKind.AVAILABILITY_SET: "AvailabilitySet",
@@ -143,17 +151,17 @@ async def describe(call: Call, wish: Wish) -> None:
             return
     body = call.body or {}
     policy, notice = _policy(body, wish), _notice(body, wish)
-    must_fit(body, _KINDS[wish.kind])
+    must_fit(body, KINDS[wish.kind])
     _must_stay(body, wish.shown)
     read = version(call.fleet, wish.resource)
-    expected = read if read in call.expected else next(iter(call.expected), None)
+    expected = call.expects(read)
     command = Describe(
         resource=wish.resource,
         kept=_text(_after(shapes.kept(call.fleet, wish.resource), body, wish)),
         automatically_approve=policy,
         terminate_notice=notice,
         # Who changes a part has read the rest here, just now: nobody may have changed it since.
-        expected=expected if wish.whole or expected else read,
+        expected=read if expected is None and not wish.whole else expected,
     )
     result = await call.service.describe(command, who)
     if isinstance(result, Refusal):
@@ -171,7 +179,9 @@ def as_change(body: Json, shown: Json) -> Json:
     parts = body.get("properties")
     if isinstance(parts, dict):
         before = shown["properties"]
-        parts = {name: replacing(before.get(name), part) for name, part in parts.items()}
+        said = as_called_in(before, parts)
+        parts = {name: replacing(before.get(name), part) for name, part in said.items()}
+    body = as_called_in(shown, body)
     changed = {name: replacing(shown.get(name), part) for name, part in body.items()}
     return {**changed, "properties": parts} if "properties" in body else changed
 
@@ -338,14 +348,14 @@ def _minutes(text: object) -> int:
     return minutes
 
 
-def capacity(body: Json, row: ScaleSet, now: int) -> int:
-    """How many instances a scale set shall have."""
+def capacity(body: Json, row: ScaleSet) -> int | None:
+    """How many instances a scale set shall have; None where nobody says so."""
     wanted = found_at(body, "sku", "capacity")
     if wanted is None:
-        return now
+        return None
     if isinstance(wanted, bool) or not isinstance(wanted, int) or wanted < 0:
         raise _misfit("sku.capacity", f"how many instances {row.name} shall have, from 0 on")
-    return wanted
+    return int(wanted)
 
 
 def _misfit(target: str, wanted: str) -> Failure:

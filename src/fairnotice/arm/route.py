@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from fairnotice.arm.kinds import Kind
 from fairnotice.control.auth import Caller
 from fairnotice.control.limits import Reach
 from fairnotice.control.service import Service, Who
@@ -33,6 +34,13 @@ class Call(NamedTuple):
     def fleet(self) -> Fleet:
         """The state as it was last committed."""
         return self.service.fleet
+
+    def expects(self, version: str) -> str | None:
+        """What it shall still be for the law, where it is this version now; None where any will do.
+
+        Of several that were read one is enough.
+        """
+        return version if version in self.expected else next(iter(self.expected), None)
 
     def shows(self, reach: Reach, name: str) -> bool:
         """Whether whoever asks may see this."""
@@ -66,6 +74,7 @@ class ArmRoute(NamedTuple):
     # none of the law's, and `handle` shows whoever asks only what he may see.
     reach: Reach | None
     name: Callable[[Call], str] | None = None
-    takes_body: bool = False
+    # What its body is called by Azure, where it takes one (kinds.py).
+    body: Kind | None = None
     # Whether `handle` looks at $filter (filtering.py); elsewhere one is refused.
     filters: bool = False

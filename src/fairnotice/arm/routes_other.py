@@ -186,7 +186,7 @@ def _routes() -> Iterable[ArmRoute]:
         _acknowledge_all,
         operator,
         None,
-        takes_body=True,
+        body={"value": "any"},
     )
 
 

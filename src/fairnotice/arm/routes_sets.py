@@ -1,6 +1,7 @@
 """The addresses of scale sets, their instances, and availability sets."""
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
 from fairnotice.arm import filtering, finding, paths, properties, scaling, shapes
@@ -25,6 +26,7 @@ from fairnotice.arm.route import ArmRoute, Call, Done, Handler
 from fairnotice.arm.routes_vms import ACTIONS
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
+from fairnotice.engine.removing import staying
 from fairnotice.model import ScaleSet, Scope, Vm
 from fairnotice.words import ScopeKind, TokenRole
 
@@ -35,6 +37,8 @@ INSTANCE = f"{INSTANCES}/{{instance}}"
 AVAILABILITY_SETS = f"{paths.GROUP}/{paths.AVAILABILITY_SETS}"
 AVAILABILITY_SET = f"{AVAILABILITY_SETS}/{{availability_set}}"
 ALL = "*"
+# What names instances: the body of whatever is done to some.
+_SOME = "VirtualMachineScaleSetVMInstanceIDs"
 REFUSED = {
     "reimage": NO_DISKS,
     "reimageall": NO_DISKS,
@@ -83,11 +87,17 @@ def _view(call: Call) -> Done:
 
 
 def _named(call: Call, *, all_where_none: bool = True) -> list[Vm]:
-    """The instances that the body names; all of them where it names none, or `*`."""
+    """The instances that the body names; all of them where there is none, or by `*`.
+
+    A body that says something else meant some of them: nobody hits all by a typing mistake.
+    """
     row = finding.scale_set(call)
     by_id = finding.instances_by_id(call.fleet, row)
-    wanted = (call.body or {}).get("instanceIds")
+    body = call.body or {}
+    wanted = body.get("instanceIds")
     if wanted is None and all_where_none:
+        if body.keys() - {"instanceIds"}:
+            raise malformed("it names no instanceIds. Leave out the body to mean every instance")
         wanted = [ALL]
     if not isinstance(wanted, list) or not all(isinstance(one, str) for one in wanted):
         raise malformed("instanceIds is a list of strings")
@@ -122,26 +132,43 @@ def _upgrade_some(call: Call) -> Done:
 
 
 async def _write(call: Call) -> Done:
+    if not call.expected:
+        return await _write_and_scale(call, call.in_turn)
+    # What If-Match names is the number of instances too: whoever has read the same is looked at
+    # when there are as many as this one wants.
+    async with call.in_turn:
+        return await _write_and_scale(call, nullcontext())
+
+
+async def _write_and_scale(call: Call, turn: AbstractAsyncContextManager[object]) -> Done:
     row = finding.to_change(call, finding.scale_set)
-    addresses = scaling.addresses_for(call, row, _more(call))
+    addresses = () if followed(call) else scaling.addresses_for(call, row, _more(call) or 0)
     shown = shapes.scale_set(call.fleet, row)
     name = kept_name(ScopeKind.PLACEMENT_GROUP, row.name)
     await properties.describe(call, properties.Wish(name, shown, whole=False))
-    async with call.in_turn:
+    async with turn:
         # How many there are now: somebody else may have asked for as many at the same time.
-        request = followed(call) or await scaling.scale(call, row, _more(call), addresses)
+        more = _more(call)
+        if more is not None and followed(call) is None:
+            await scaling.scale(call, row, more, addresses)
     # It may be gone by now.
     after = shapes.scale_set(call.fleet, finding.scale_set(call))
-    if request is not None:
-        after["properties"]["provisioningState"] = "Updating"
+    request = followed(call)
+    if request is None or not call.fleet.requests[request].operations:
+        # Nothing is waited for: new instances are there at once.
+        return Done(after, etag=after["etag"])
+    after["properties"]["provisioningState"] = "Updating"
     return Done(after, request=request, etag=after["etag"])
 
 
-def _more(call: Call) -> int:
-    """How many more instances there shall be: those that are about to go count no longer."""
+def _more(call: Call) -> int | None:
+    """How many more instances there shall be: those that are about to go count no longer.
+
+    None where nothing was said of it.
+    """
     row = finding.scale_set(call)
-    now = len(finding.staying(call.fleet, row))
-    return properties.capacity(call.body or {}, row, now) - now
+    wanted = properties.capacity(call.body or {}, row)
+    return None if wanted is None else wanted - len(staying(call.fleet, row))
 
 
 async def _put(call: Call) -> Done:
@@ -268,12 +295,13 @@ def _set_routes() -> Iterable[ArmRoute]:
     )
     for word, summary, handle in deeds:
         path = f"{SET}/{word}"
-        yield ArmRoute("POST", path, summary, handle, operator, reach, set_name, takes_body=True)
+        yield ArmRoute("POST", path, summary, handle, operator, reach, set_name, body=_SOME)
+    kind = properties.KINDS[ScopeKind.PLACEMENT_GROUP]
     for method, summary, handle in (
         ("PATCH", "Say something else of a scale set.", _write),
         ("PUT", "The same; one that is not there is not made.", _put),
     ):
-        yield ArmRoute(method, SET, summary, handle, operator, reach, set_name, takes_body=True)
+        yield ArmRoute(method, SET, summary, handle, operator, reach, set_name, body=kind)
     keep = partial(_keep, finding.scale_set)
     yield ArmRoute("DELETE", SET, "Refused: sets are declared.", keep, operator, reach, set_name)
 
@@ -306,7 +334,7 @@ def _instance_routes() -> Iterable[ArmRoute]:
     )
     for word, summary, act in deeds:
         path = f"{INSTANCE}/{word}"
-        yield ArmRoute("POST", path, summary, act, operator, reach, instance_name, takes_body=True)
+        yield ArmRoute("POST", path, summary, act, operator, reach, instance_name, body="any")
     summary = "Delete an instance."
     yield ArmRoute("DELETE", INSTANCE, summary, _delete_instance, operator, reach, instance_name)
 
@@ -322,13 +350,12 @@ def _availability_routes() -> Iterable[ArmRoute]:
     summary = "One availability set."
     yield ArmRoute("GET", path, summary, _availability_set, reader, reach, availability_name)
     change = partial(_write_availability_set, whole=False)
+    kind = properties.KINDS[ScopeKind.AVAILABILITY_SET]
     for method, summary, handle in (
         ("PATCH", "Say something else of an availability set.", change),
         ("PUT", "Say all of an availability set; none is made.", _put_availability_set),
     ):
-        yield ArmRoute(
-            method, path, summary, handle, operator, reach, availability_name, takes_body=True
-        )
+        yield ArmRoute(method, path, summary, handle, operator, reach, availability_name, body=kind)
     keep = partial(_keep, finding.availability_set)
     summary = "Refused: sets are declared."
     yield ArmRoute("DELETE", path, summary, keep, operator, reach, availability_name)

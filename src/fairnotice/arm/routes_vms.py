@@ -21,6 +21,7 @@ from fairnotice.words import ScopeKind, TokenRole
 
 VMS = f"{paths.GROUP}/{paths.VMS}"
 VM = f"{VMS}/{{vm}}"
+_KIND = properties.KINDS[ScopeKind.STANDALONE]
 # What Azure calls it, and what the law does.
 ACTIONS = {
     "restart": "restart",
@@ -72,7 +73,7 @@ async def _write(call: Call, *, whole: bool) -> Done:
     row = finding.to_change(call, finding.vm)
     shown = shapes.vm(call.fleet, row)
     name = kept_name(ScopeKind.STANDALONE, row.name)
-    await properties.describe(call, properties.Wish(name, shown, whole, dict(row.tags)))
+    await properties.describe(call, properties.Wish(name, shown, whole, shapes.tags(row)))
     # It may be gone by now.
     now = shapes.vm(call.fleet, finding.vm(call))
     return Done(now, etag=now["etag"])
@@ -96,7 +97,7 @@ def _routes() -> Iterable[ArmRoute]:
         act = partial(act_on_one, finding.vm, ours)
         summary = f"{ours.capitalize()} a VM."
         path = f"{VM}/{azures}"
-        yield ArmRoute("POST", path, summary, act, operator, Reach.VM, vm_name, takes_body=True)
+        yield ArmRoute("POST", path, summary, act, operator, Reach.VM, vm_name, body="any")
     refused = partial(refuse, finding.vm, NO_DISKS)
     deeds: tuple[tuple[str, str, Handler], ...] = (
         ("simulateEviction", "Take a Spot VM away.", partial(evict_one, finding.vm)),
@@ -110,14 +111,14 @@ def _routes() -> Iterable[ArmRoute]:
     )
     for word, summary, handle in deeds:
         path = f"{VM}/{word}"
-        yield ArmRoute("POST", path, summary, handle, operator, Reach.VM, vm_name, takes_body=True)
+        yield ArmRoute("POST", path, summary, handle, operator, Reach.VM, vm_name, body="any")
     gone = partial(delete_one, finding.vm)
     yield ArmRoute("DELETE", VM, "Delete a VM.", gone, operator, Reach.VM, vm_name)
     change = partial(_write, whole=False)
     summary = "Say something else of a VM."
-    yield ArmRoute("PATCH", VM, summary, change, operator, Reach.VM, vm_name, takes_body=True)
+    yield ArmRoute("PATCH", VM, summary, change, operator, Reach.VM, vm_name, body=_KIND)
     summary = "Say all of a VM; one that is not there is not made."
-    yield ArmRoute("PUT", VM, summary, _put, operator, Reach.VM, vm_name, takes_body=True)
+    yield ArmRoute("PUT", VM, summary, _put, operator, Reach.VM, vm_name, body=_KIND)
 
 
 VM_ROUTES = tuple(_routes())

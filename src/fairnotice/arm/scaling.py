@@ -69,31 +69,30 @@ def _must_be_taken(call: Call, command: commands.Command) -> None:
         raise of_refusal(decision)
 
 
-async def scale(call: Call, row: ScaleSet, more: int, found: tuple[str, ...]) -> str | None:
-    """Have so many more, or fewer; the request of the law that is followed, if there is one.
+async def scale(call: Call, row: ScaleSet, more: int, found: tuple[str, ...]) -> None:
+    """Have so many more, or fewer. The law has a request of it, also where nothing was to be done.
 
-    `found` are the addresses that were free when it was foreseen.
+    For a repeat must not undo what somebody else has asked for since. `found` are the addresses
+    that were free when it was foreseen.
     """
-    if more > 0:
-        result = await _scale_out(call, row, more, found)
-    elif more < 0:
+    if more < 0:
         result = await call.service.scale_in(row.name, call.who, bodies.ScaleIn(count=-more))
     else:
-        return None
+        result = await _scale_out(call, row, more, found)
     if isinstance(result, Refusal):
         raise of_refusal(result)
-    return result.id
 
 
 async def _scale_out(
     call: Call, row: ScaleSet, more: int, found: tuple[str, ...]
 ) -> shapes.Accepted | Refusal:
     if more <= len(found):
-        result = await call.service.scale_out(row.name, found[:more])
+        result = await call.service.scale_out(row.name, found[:more], call.who)
         if not (isinstance(result, Refusal) and result.code is Code.CONFLICT):
             return result
     # Somebody else has one of them since, or has taken an instance away.
-    return await call.service.scale_out(row.name, _free_addresses(call.fleet, more))
+    addresses = _free_addresses(call.fleet, more)
+    return await call.service.scale_out(row.name, addresses, call.who)
 
 
 def _free_addresses(fleet: Fleet, count: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from fairnotice.arm.signing import TENANT
 from fairnotice.engine import Fleet
 from fairnotice.engine.describing import version
 from fairnotice.engine.keeping import NOTHING, kept_name
+from fairnotice.engine.removing import staying
 from fairnotice.model import Event, ScaleSet, Scope, Vm
 from fairnotice.wire.instance import Facts, facts_of
 from fairnotice.words import EventSource, EventStatus, EventType, Power, Priority, ScopeKind
@@ -90,6 +91,11 @@ def kept(fleet: Fleet, resource: str) -> Json:
     return found
 
 
+def tags(row: Vm) -> Json:
+    """Those of the fleet file, where two names may differ by case alone: Azure has them as one."""
+    return merged({}, dict(row.tags))
+
+
 def policy(scope: Scope | None) -> Json:
     """What of a scope is approved automatically, as Azure has it."""
     approved = () if scope is None else scope.automatically_approve
@@ -166,7 +172,7 @@ def vm(fleet: Fleet, row: Vm, *, expanded: bool = False) -> Json:
         real["scheduledEventsPolicy"] = policy(scope)
     if expanded:
         real["instanceView"] = instance_view(fleet, row)
-    usual = {"tags": dict(row.tags), "properties": _machine(facts)}
+    usual = {"tags": tags(row), "properties": _machine(facts)}
     zones = {} if row.zone is None else {"zones": [row.zone]}
     named = {
         "id": facts.resource_id,
@@ -275,7 +281,7 @@ def scale_set(fleet: Fleet, row: ScaleSet) -> Json:
             "name": row.name,
             "type": "Microsoft.Compute/virtualMachineScaleSets",
             "location": paths.LOCATION,
-            "sku": {"capacity": len(finding.staying(fleet, row))},
+            "sku": {"capacity": len(staying(fleet, row))},
             "properties": real,
         },
     )
@@ -311,7 +317,7 @@ def instance(fleet: Fleet, row: ScaleSet, one: Vm, *, expanded: bool = False) ->
         "type": "Microsoft.Compute/virtualMachineScaleSets/virtualMachines",
         "location": paths.LOCATION,
         "sku": {"name": facts.size, "tier": "Standard"},
-        "tags": dict(one.tags),
+        "tags": tags(one),
         "properties": properties,
     }
 

@@ -221,13 +221,23 @@ class Service:
     # ---- VMs and scale sets ----
 
     async def on_vms(
-        self, what: str, vms: tuple[str, ...], who: Who, body: shapes.Body | None = None
+        self,
+        what: str,
+        vms: tuple[str, ...],
+        who: Who,
+        body: shapes.Body | None = None,
+        *,
+        expected: str | None = None,
     ) -> Result:
-        """Restart, redeploy, evict, delete, stop, start or deallocate VMs: all or none."""
+        """Restart, redeploy, evict, delete, stop, start or deallocate VMs: all or none.
+
+        What is deleted may have to be as whoever asks has read it.
+        """
         for vm in vms:
             named("VM", self.fleet.vms, vm)
         not_before = getattr(body, "not_before", None)
         more = {} if not_before is None else {"not_before": not_before}
+        more |= {} if expected is None else {"expected": expected}
         command = VM_OPERATIONS[what](**self._asked(who), vms=vms, **more)
         return await self._tell(command)
 
@@ -254,13 +264,13 @@ class Service:
         """Take what is said of a VM or a set: all of it, or nothing."""
         return await self._steer(command, who)
 
-    async def scale_out(self, name: str, addresses: tuple[str, ...]) -> Result:
+    async def scale_out(self, name: str, addresses: tuple[str, ...], who: Who) -> Result:
         """New instances of a scale set, where the driver's machines can be made."""
         named("scale set", self.fleet.scale_sets, name)
-        if not self.conductor.driver.makes:
+        if addresses and not self.conductor.driver.makes:
             why = f"The driver ({self.conductor.driver.name}) cannot make machines."
             return Refusal(Code.CONFLICT, 0, why, "Make them, and declare them in the fleet file.")
-        return await self._tell(commands.ScaleOut(scale_set=name, addresses=addresses))
+        return await self._steer(commands.ScaleOut(scale_set=name, addresses=addresses), who)
 
     # ---- Nodes and rollouts ----
 

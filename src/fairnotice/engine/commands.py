@@ -59,6 +59,9 @@ class Evict(OnVms):
 class Delete(OnVms):
     """Delete these VMs, with notice where their scale set asks for it."""
 
+    # As who asks has read the one that he names (engine.describing.version).
+    expected: str | None = None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop(OnVms):
@@ -389,7 +392,10 @@ class Describe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleOut:
-    """A new instance of a scale set for each of these addresses, which nobody has yet."""
+    """A new instance of a scale set for each of these addresses, which nobody has yet.
+
+    With no address it changes nothing; under a key, a repeat of it changes nothing later either.
+    """
 
     scale_set: str
     addresses: tuple[str, ...]
@@ -407,6 +413,7 @@ Steering = (
     | Cancel
     | Release
     | Describe
+    | ScaleOut
 )
 Command = (
     Restart
@@ -437,5 +444,4 @@ Command = (
     | ApplyFleet
     | SetPolicy
     | SetTerminateNotice
-    | ScaleOut
 )

@@ -19,26 +19,39 @@ from fairnotice.engine.fleet_changes import (
 )
 from fairnotice.engine.keeping import keep
 from fairnotice.engine.refusal import Code, misfit, refuse
+from fairnotice.engine.removing import staying
 from fairnotice.engine.tables import Tables
 from fairnotice.model import ScaleSet, Scope, Vm, scope_name
 from fairnotice.words import EventType, ScopeKind
 
 
 def version(tables: Tables, resource: str) -> str:
-    """Changes with whatever can be said of a VM or a set, and with nothing else."""
+    """Changes with whatever can be said of a VM or a set, and with nothing else.
+
+    So with the number of instances, by which some are deleted; and with a VM's tags, which whoever
+    says others takes away, wherever they were said.
+    """
     scope = _scope(tables, resource)
     policy = () if scope is None else scope.automatically_approve
     kind, _, name = resource.partition(":")
     scale_set = tables.scale_sets.get(name) if kind == ScopeKind.PLACEMENT_GROUP else None
-    return guid(repr((tables.kept.get(resource), policy, scale_set)))
+    count = None if scale_set is None else len(staying(tables, scale_set))
+    vm = tables.vms.get(name) if kind == ScopeKind.STANDALONE else None
+    tags = None if vm is None else vm.tags
+    return guid(repr((resource, tables.kept.get(resource), policy, scale_set, count, tags)))
+
+
+def must_be_as_read(tables: Tables, resource: str, expected: str | None) -> None:
+    """Refused where somebody else has changed it since; None where who asks did not look."""
+    if expected is not None and expected != version(tables, resource):
+        why = f"{resource} was changed by somebody else in between."
+        refuse(Code.CHANGED, why, "Read it anew, and try again.")
 
 
 def describe(draft: Draft, command: Describe) -> Accepted:
     """Take all that is said, or nothing."""
     _must_be_there(draft, command.resource)
-    if command.expected not in (None, version(draft, command.resource)):
-        why = f"{command.resource} was changed by somebody else in between."
-        refuse(Code.CHANGED, why, "Read it anew, and try again.")
+    must_be_as_read(draft, command.resource, command.expected)
     if command.automatically_approve is not None:
         _approve(draft, command.resource, command.automatically_approve)
     if command.terminate_notice is not None:

@@ -26,15 +26,17 @@ from fairnotice.engine.commands import (
     Restart,
     ScaleIn,
 )
+from fairnotice.engine.describing import must_be_as_read
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
-from fairnotice.engine.ending import cancel_operation, impact_key
+from fairnotice.engine.ending import cancel_operation
+from fairnotice.engine.keeping import kept_name
 from fairnotice.engine.kinds import KINDS
 from fairnotice.engine.placement import must_have_places
 from fairnotice.engine.refusal import Code, misfit, refuse
+from fairnotice.engine.removing import removals, staying
 from fairnotice.engine.start import is_busy, queue
-from fairnotice.engine.tables import Tables
-from fairnotice.model import Operation, Request, Vm, scope_name
+from fairnotice.model import Operation, Request, Vm
 from fairnotice.words import (
     EventSource,
     OperationKind,
@@ -43,9 +45,6 @@ from fairnotice.words import (
     Role,
     ScopeKind,
 )
-
-REMOVING = (OperationKind.DELETE, OperationKind.EVICTION)
-
 
 # ---- The commands ----
 
@@ -90,7 +89,10 @@ def evict(draft: Draft, command: Evict) -> Accepted:
 
 def delete(draft: Draft, command: Delete) -> Accepted:
     """Delete these VMs, with notice where their scale set gives it."""
-    return _ask(draft, command, OperationKind.DELETE, named_vms(draft, command))
+    vms = named_vms(draft, command)
+    for vm in vms:
+        must_be_as_read(draft, kept_name(ScopeKind.STANDALONE, vm.name), command.expected)
+    return _ask(draft, command, OperationKind.DELETE, vms)
 
 
 def scale_in(draft: Draft, command: ScaleIn) -> Accepted:
@@ -100,12 +102,7 @@ def scale_in(draft: Draft, command: ScaleIn) -> Accepted:
         refuse(
             Code.NOT_FOUND, f"There is no scale set {command.scale_set}.", "List the scale sets."
         )
-    instances = [
-        draft.vms[name]
-        for group in range(scale_set.placement_groups)
-        for name in draft.vms_in_scope.get(_group_name(scale_set.name, group), ())
-        if not removals(draft, name)
-    ]
+    instances = staying(draft, scale_set)
     if not 0 < command.count <= len(instances):
         remedy = f"Give a count from 1 to {len(instances)}." if instances else "Leave it as it is."
         misfit("count", f"{scale_set.name} has {len(instances)} instances that can go.", remedy)
@@ -137,10 +134,6 @@ def cancel(draft: Draft, command: Cancel) -> Accepted:
         operations=tuple(operation.id for operation in operations),
         events=tuple(event for operation in operations for event in operation.events),
     )
-
-
-def _group_name(scale_set: str, placement_group: int) -> str:
-    return scope_name(ScopeKind.PLACEMENT_GROUP, scale_set, placement_group)
 
 
 # ---- What they have in common ----
@@ -286,17 +279,6 @@ def _repeated(draft: Draft, kind: OperationKind, vm: Vm) -> Operation | None:
     """The live delete or eviction that a second one would only repeat."""
     same = (removal for removal in removals(draft, vm.name) if removal.kind is kind)
     return next(same, None)
-
-
-def removals(draft: Tables, name: str) -> list[Operation]:
-    """Deletes and evictions of this VM that are still to do something to it."""
-    live = [draft.operations[other] for other in draft.operations_on_vm.get(name, ())]
-    return [
-        operation
-        for operation in live
-        if operation.kind in REMOVING
-        and (operation.pending or draft.impact_on_vm.get(name) == impact_key(operation.id, name))
-    ]
 
 
 # ---- Reasons to say no ----
