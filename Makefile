@@ -90,5 +90,5 @@ lock: ## pin the newest versions into the lock files
 	scripts/lock
 
 clean: ## remove .venv and all that the tools left behind
-	rm -rf .venv .venv-clients .venv-azure tests/portal/node_modules tests/arm/node_modules .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist htmlcov
+	rm -rf .venv .venv-clients .venv-azure .venv-sdks tests/portal/node_modules tests/arm/node_modules .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -18,17 +18,28 @@ SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 WHERE = {"base_url": URL, "credential_scopes": [f"{URL}/.default"]}
 
 
+def became(*vms):
+    """The newest event of each VM, when the wait for it is over: how it is, and who approved it."""
+    with urlopen(f"{os.environ['CONTROL_URL']}/v1/events?limit=1000") as answer:  # noqa: S310
+        events = sorted(json.load(answer)["items"], key=lambda one: one["announced_at"])
+    newest = {vm: event for event in events for vm in event["resources"]}
+    found = [newest[vm] for vm in vms]
+    return [[one["type"], one["status"], [by["by"] for by in one["approvals"]]] for one in found]
+
+
 def synchronous():
     """List, restart and wait; refused as Azure refuses."""
     client = ComputeManagementClient(DefaultAzureCredential(), SUBSCRIPTION, **WHERE)
     names = [vm.name for vm in client.virtual_machines.list_all()]
     poller = client.virtual_machines.begin_restart("sample", "web-0")
     poller.result()
+    ended = became("web-0")
     client.virtual_machine_scale_sets.begin_restart("sample", "batch").result()
+    ended += became("batch_0", "batch_1", "batch_2")
     try:
         client.virtual_machines.get("sample", "nobody")
     except HttpResponseError as error:
-        return names, poller.status(), error.error.code
+        return names, poller.status(), ended, error.error.code
     raise AssertionError("nobody is there")
 
 
@@ -42,7 +53,7 @@ def acknowledged():
     client = MaintenanceManagementClient(DefaultAzureCredential(), SUBSCRIPTION, **WHERE)
     said = client.scheduled_events.acknowledge("sample", "virtualMachines", "web-2", event)
     poller.result()
-    return said.value, poller.status()
+    return said.value, poller.status(), became("web-2")
 
 
 async def asynchronous():
@@ -53,7 +64,7 @@ async def asynchronous():
     ):
         poller = await client.virtual_machines.begin_restart("sample", "web-1")
         await poller.result()
-        return poller.status()
+        return poller.status(), became("web-1")
 
 
 json.dump([synchronous(), acknowledged(), asyncio.run(asynchronous())], sys.stdout)

@@ -13,6 +13,7 @@ import pytest
 from fairnotice.arm.managed_identity import PATH
 from fairnotice.arm.signing import TENANT, Claims, KeyFile, make_key_file
 from fairnotice.clock import SystemClock
+from fairnotice.control import audits
 from fairnotice.control.fleet_files import sample_fleet, specification
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.opening import open_store
@@ -123,6 +124,7 @@ def test_a_signed_token_that_does_not_count(scene, how):
     error = json.loads(body)["error"]
     assert (error["code"], sorted(error)) == ("InvalidAuthenticationToken", ["code", "message"])
     assert text not in error["message"]
+    assert error["message"].endswith("Sign in anew: fairnotice az-login.")
     assert scene.arm.events("web-0") == []
     assert "web-0" in scene.arm.fleet.vms
 
@@ -162,6 +164,27 @@ def test_of_two_principals_who_write_what_both_have_read_one_is_told(scene):
     found = scene.ask(scene.good, "GET", path)
     assert found.json["tags"] == {"by": winner}
     assert found.headers["etag"] == answers[winner].headers["etag"] != etag
+
+
+def test_signing_in_again_and_again_fills_nothing(scene, monkeypatch):
+    """By a secret or as a VM; what the same token is refused is written down all the same."""
+    monkeypatch.setattr(audits, "AT_ONCE_MAX", 2)
+    monkeypatch.setattr(audits, "A_SECOND", 0.0)
+    arm, secret = scene.arm, kept(scene.store, "often", "reader")
+    body = {"name": "db-often", "role": "reader", "vm": "db"}
+    root = kept(scene.store, "often-admin", "admin")
+    arm.served.post("/v1/tokens", body, Authorization=f"Bearer {root}")
+    for _ in range(5):
+        text = arm.sign_in("often", secret)
+        assert identity(arm, "db")[0] == 200
+    scene.ask(text, "POST", f"{VM}/restart")
+    arm.served.post("/v1/tokens/db-often/revoke", Authorization=f"Bearer {root}")
+    arm.served.inside(arm.served.run.auth.audits.flush())
+    told = {
+        name: [line.audited.status for line in scene.store.audit(100, who=name)]
+        for name in ("often", "db-often")
+    }
+    assert told == {"often": [403, 200, 200], "db-often": [200, 200]}
 
 
 # ---- Identities of VMs ----

@@ -30,6 +30,16 @@ def test_an_event_is_approved(arm, resource):
     assert arm.fleet.events[event].approval.by == "operator"
 
 
+@pytest.mark.parametrize("resource", ["virtualMachines/web-0", "availabilitySets/web"])
+def test_as_the_extension_of_az_asks(arm, resource):
+    """`az maintenance scheduledevent acknowledge`: resource groups in small letters, no body."""
+    event = restarted(arm)
+    path = acknowledge(resource, event).replace("/resourceGroups/", "/resourcegroups/")
+    answer = arm.post(path, query="api-version=2023-10-01-preview", Accept="application/json")
+    assert (answer.status, answer.json) == (200, {"value": "Successfully Approved"})
+    assert arm.fleet.events[event].approval.by == "operator"
+
+
 def test_several_at_once_are_all_or_none(arm):
     """One that is not there: nothing is approved."""
     events = [restarted(arm), restarted(arm)]

@@ -10,8 +10,9 @@ import stat
 from datetime import timedelta
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from starlette.applications import Starlette
 
 from fairnotice.arm.authority import authority_routes
@@ -346,6 +347,52 @@ def test_the_authority_of_this_machine_is_kept_and_its_server_renewed(tmp_path):
     own.ca.write_text("broken")
     with pytest.raises(UsageError, match="no certificate"):
         own.renew()
+
+
+def test_a_key_that_is_not_of_its_authority_is_said_and_signs_nothing(tmp_path):
+    """At the start, with what to do; after either remedy the server is one that is believed."""
+    clock = ManualClock()
+    own, other = (OwnAuthority(tmp_path / name, clock) for name in ("own", "other"))
+    key, right = own.directory / "ca.key", (own.directory / "ca.key").read_bytes()
+    server = own.pair.certificate.read_bytes()
+    for wrong, said in (
+        ((other.directory / "ca.key").read_bytes(), "is not the key of .* or remove both"),
+        (pem(rsa.generate_private_key(public_exponent=65_537, key_size=2048)), "no key of ours"),
+        (b"broken", "no key of ours"),
+    ):
+        key.write_bytes(wrong)
+        with pytest.raises(UsageError, match=said):
+            OwnAuthority(own.directory, clock)
+        assert own.pair.certificate.read_bytes() == server
+    own.pair.certificate.write_bytes(_signed_by_another(own))
+    key.write_bytes(right)
+    OwnAuthority(own.directory, clock)
+    _must_be_believed(own)
+    key.unlink()
+    own.ca.unlink()
+    OwnAuthority(own.directory, clock)
+    _must_be_believed(own)
+
+
+def _certificate(path):
+    return x509.load_pem_x509_certificate(path.read_bytes())
+
+
+def _must_be_believed(own):
+    _certificate(own.pair.certificate).verify_directly_issued_by(_certificate(own.ca))
+
+
+def _signed_by_another(own):
+    """A server's certificate in the name of this authority, by a key that it does not have."""
+    key, server = ec.generate_private_key(ec.SECP256R1()), _certificate(own.pair.certificate)
+    made = (
+        x509.CertificateBuilder(server.issuer, server.subject, server.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(server.not_valid_before_utc)
+        .not_valid_after(server.not_valid_after_utc)
+        .sign(key, hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.PEM) + own.pair.key.read_bytes()
 
 
 def test_a_vm_has_no_identity_until_it_is_given_one_and_never_anothers(key_file):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.arm.guide import redeploy_of
-from tests.arm.tools import ANONYMOUS, BEYOND, IDENTIFIED, NOTICE, RESTART
+from tests.arm.tools import ANONYMOUS, BEYOND, IDENTIFIED, NOTICE, RESTART, WAITING
 from tests.cli.serves import certificate
 
 ROOT = Path(__file__).parents[2]
+PART = "---- and then ----"
 REFUSED = {
     "vm restart -g sample -n nobody": (3, "ResourceNotFound"),
     "vm simulate-eviction -g sample -n web-2": (1, "OperationNotAllowed"),
@@ -57,8 +59,10 @@ def tools(tmp_path_factory):
     return json.loads(alone(line, tmp_path_factory.mktemp("tools")))
 
 
-def test_the_five_lines_of_the_guide(tmp_path):
-    """From `make up` to a restart, and what Python does, as they stand there."""
+@pytest.fixture(scope="module")
+def guided(tmp_path_factory):
+    """What the guide's lines came to, as they stand there, part by part; and what `up` said."""
+    folder = tmp_path_factory.mktemp("guided")
     page = (ROOT / "docs/guides/azure-tools.md").read_text("utf-8")
     lines = page.partition("```bash\n")[2].partition("```")[0].strip().splitlines()
     assert len(lines) == 5
@@ -68,20 +72,54 @@ def test_the_five_lines_of_the_guide(tmp_path):
         "until grep -q 'fairnotice is up' $FOLDER/up.log; do sleep 0.1; done; "
     )
     path = f"{ROOT}/.venv/bin:{ROOT}/.venv-azure/bin:{os.environ['PATH']}"
-    snippet = tmp_path / "snippet.py"
+    snippet = folder / "snippet.py"
     snippet.write_text(page.partition("```python\n")[2].partition("```")[0])
     # Whomever the terminal trusts otherwise.
-    other, _ = certificate(tmp_path, "other")
-    sdk = f"\necho; REQUESTS_CA_BUNDLE={other} {ROOT}/.venv-sdks/bin/python {snippet}"
-    lines.append(redeploy_of(page))
-    where = {"HOME": str(tmp_path), "PATH": path, "XDG_STATE_HOME": ""}
+    other, _ = certificate(folder, "other")
+    typed = (
+        *lines[1:],
+        redeploy_of(page),
+        f"echo {PART}",
+        f"REQUESTS_CA_BUNDLE={other} {ROOT}/.venv-sdks/bin/python {snippet}",
+        f"echo {PART}",
+        # The key that signs goes at once, as one that was stolen must.
+        "openssl genrsa 2048 > $HOME/.local/state/fairnotice/azure-tools/signing.pem 2>&-",
+        "az vm list 2>&1 || true",
+        f"echo {PART}",
+        'eval "$(fairnotice az-login --arm localhost:1)" && az vm list || az vm list 2>&1 || true',
+        f"echo {PART}",
+        lines[1],
+        "az vm list --query [].name --output tsv",
+    )
+    where = {"HOME": str(folder), "PATH": path, "XDG_STATE_HOME": ""}
     # Whoever makes the tests would have this one make say where it is.
     where |= {"MAKEFLAGS": "", "MAKELEVEL": "0"}
-    found = alone(up + "\n".join(lines[1:]) + sdk, tmp_path, **where)
-    assert '"EventType":"Reboot"' in found
-    assert '"EventStatus":"Scheduled"' in found
-    assert found.splitlines()[-2:] == ["['db', 'web-0', 'web-1', 'web-2']", "InProgress"]
-    assert "make" not in (tmp_path / "up.log").read_text()
+    parts = alone(up + "\n".join(typed), folder, **where).split(PART)
+    return parts, (folder / "up.log").read_text()
+
+
+def test_the_five_lines_of_the_guide(guided):
+    """From `make up` to a restart, and what Python does, as they stand there."""
+    (restarted, sdk, *_), up = guided
+    assert '"EventType":"Reboot"' in restarted
+    assert '"EventStatus":"Scheduled"' in restarted
+    assert sdk.split("\n")[1:3] == ["['db', 'web-0', 'web-1', 'web-2']", "InProgress"]
+    assert "make" not in up
+
+
+def test_az_login_mends_what_no_key_vouches_for_any_more(guided):
+    """Az is refused, and shows what to do; it takes nothing that it has kept for a new token."""
+    _, _, refused, _, mended = guided[0]
+    assert "InvalidAuthenticationToken" in refused
+    assert "Sign in anew: fairnotice az-login." in refused
+    assert mended.split() == ["db", "web-0", "web-1", "web-2"]
+
+
+def test_an_az_that_could_not_be_logged_in_asks_nobody(guided):
+    """Neither on the same line nor on the next one: not fairnotice, and no account of its own."""
+    asked = guided[0][3].strip()
+    assert asked.endswith("Not a directory: '/dev/null/az-login-failed'")
+    assert asked.count("Traceback") == 1
 
 
 def shown(tools, line):
@@ -99,6 +137,46 @@ def test_every_command_of_az_comes_to_what_it_should(tools):
         wanted, word = REFUSED.get(name.removeprefix("az "), (0, ""))
         assert code == wanted, (name, said)
         assert word in said, (name, said)
+
+
+# Who polls in each scope: tests/arm/tools.py.
+APPROVERS = {"web": "web-2", "batch": "batch_1", "spot": "spot_1"}
+
+
+def ended(event, vm):
+    """An event that is over, as the control plane tells of it: somebody in its scope approved."""
+    return [event, "Completed", [APPROVERS[re.split("[-_]", vm)[0]]]]
+
+
+@pytest.mark.parametrize("line", WAITING)
+def test_a_command_that_waits_returns_when_it_is_done_and_no_sooner(tools, line):
+    """Its event was seen, approved by a VM and is gone, and the machine is as it was to become."""
+    waits = WAITING[line]
+    _, _, _, seen = tools["found"][line]
+    of_it = [event for event in seen["events"] if event["resources"] == [waits.vm]]
+    shown = [[event["type"], event["status"], by(event)] for event in of_it]
+    assert shown == ([ended(waits.event, waits.vm)] if waits.event else [])
+    assert all(event["gone_at"] and not event["failed"] for event in of_it)
+    must_have_become(waits.became, waits.vm, seen)
+
+
+def by(event):
+    """Who approved it."""
+    return [one["by"] for one in event["approvals"]]
+
+
+def must_have_become(what, vm, seen):
+    """Between the beginning of a command and its return, the machine has become so."""
+    if what == "gone":
+        assert vm in seen["before"]
+        assert vm not in seen["after"]
+        return
+    (boot_before, node_before, _), (boot, node, power) = seen["before"][vm], seen["after"][vm]
+    assert power == (what if what in ("stopped", "deallocated") else "running")
+    assert (boot != boot_before) == (what in ("booted", "moved", "running"))
+    if what != "running":
+        # Started, it is anywhere.
+        assert (node != node_before) == (what in ("moved", "deallocated"))
 
 
 def test_a_vm_signs_in_by_what_it_is_and_only_if_it_was_given_an_identity(tools):
@@ -175,18 +253,26 @@ def test_az_rest_acknowledges(tools):
 
 def test_the_sdks_of_python(tools):
     """Synchronous and not; and Microsoft.Maintenance, which approves what nobody else does."""
-    code, printed, said, _ = tools["found"]["python"]
+    code, printed, said, seen = tools["found"]["python"]
     assert code == 0, said
     names = ["cheap", "web-0", "web-1", "web-2"]
+    batch = ("batch_0", "batch_1", "batch_2")
+    restarted = [ended("Reboot", vm) for vm in ("web-0", *batch)]
+    redeployed = ["Redeploy", "Completed", ["operator"]]
     assert json.loads(printed) == [
-        [names, "Succeeded", "ResourceNotFound"],
-        ["Successfully Approved", "Succeeded"],
-        "Succeeded",
+        [names, "Succeeded", restarted, "ResourceNotFound"],
+        ["Successfully Approved", "Succeeded", [redeployed]],
+        ["Succeeded", [ended("Reboot", "web-1")]],
     ]
+    for vm in ("web-0", "web-1", *batch):
+        must_have_become("booted", vm, seen)
+    must_have_become("moved", "web-2", seen)
 
 
 def test_the_sdk_of_javascript(tools):
     """It lists, restarts and waits, and knows Azure's codes."""
-    code, printed, said, _ = tools["found"]["node"]
+    code, printed, said, seen = tools["found"]["node"]
     assert code == 0, said
-    assert json.loads(printed) == [["cheap", "web-0", "web-1", "web-2"], "ResourceNotFound"]
+    names = ["cheap", "web-0", "web-1", "web-2"]
+    assert json.loads(printed) == [names, ended("Reboot", "web-0"), "ResourceNotFound"]
+    must_have_become("booted", "web-0", seen)

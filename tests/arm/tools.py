@@ -3,6 +3,9 @@
     unshare --net sh -c 'ip link set lo up; exec .venv/bin/python -m tests.arm.tools FOLDER'
 
 Prints what each of them came to, as JSON. tests/arm/test_tools.py reads it.
+
+No impact ends before a tool was told that it is not over: whoever waits must ask again, and whoever
+is told at once that it is over returns before it is.
 """
 
 import json
@@ -13,18 +16,21 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
-from fairnotice.arm import paging
-from fairnotice.arm.serving import opened_for_this_machine
+from fairnotice.arm import paging, serving
+from fairnotice.arm.api import Arm
 from fairnotice.arm.signing import TENANT
 from fairnotice.clock import SystemClock
 from fairnotice.control.fleet_body import VmBody, specification
 from fairnotice.control.fleet_files import sample_fleet
 from fairnotice.words import Power, Priority
 from tests.arm.calling import COMPUTE, Asking
-from tests.control.calling import ANYWHERE, serving
+from tests.control.calling import ANYWHERE
+from tests.control.calling import serving as served_here
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 BIN = ROOT / ".venv-azure" / "bin"
@@ -46,6 +52,43 @@ REDEPLOY = (
 NOTICE = (
     "vmss update -g sample -n batch --enable-terminate-notification true "
     "--terminate-notification-time"
+)
+
+
+class Waits(NamedTuple):
+    """What a command does that waits: as which event it is shown, of whom, and what then is."""
+
+    event: str
+    vm: str
+    became: str
+
+
+WAITING = {
+    "az vm restart -g sample -n web-0": Waits("Reboot", "web-0", "booted"),
+    "az vm redeploy -g sample -n web-0": Waits("Redeploy", "web-0", "moved"),
+    "az vm stop -g sample -n db": Waits("", "db", "stopped"),
+    "az vm start -g sample -n db": Waits("", "db", "running"),
+    "az vm deallocate -g sample -n db": Waits("", "db", "deallocated"),
+    "az vm delete -g sample -n db --yes": Waits("", "db", "gone"),
+    "az vmss restart -g sample -n batch --instance-ids 0": Waits("Reboot", "batch_0", "booted"),
+    "az vmss delete-instances -g sample -n batch --instance-ids 4": Waits(
+        "Terminate", "batch_4", "gone"
+    ),
+    "az vmss scale -g sample -n batch --new-capacity 3": Waits("Terminate", "batch_3", "gone"),
+    "az vmss stop -g sample -n batch --instance-ids 2": Waits("", "batch_2", "stopped"),
+    "az vmss deallocate -g sample -n batch --instance-ids 2": Waits("", "batch_2", "deallocated"),
+    "az vmss start -g sample -n batch --instance-ids 2": Waits("", "batch_2", "running"),
+    f"{IDENTIFIED}: az {RESTART}": Waits("Reboot", IDENTIFIED, "booted"),
+}
+# What is asked for without waiting: by --no-wait, by `az rest`, or answered 204.
+UNAWAITED = frozenset(
+    {
+        ("reboot", "web-1"),
+        ("reboot", LEFT[0]),
+        ("deallocate", CHEAP.name),
+        ("deallocate", "spot_0"),
+        ("redeploy", "batch_1"),
+    }
 )
 # Side by side; what is of one VM or set stands in one lane, in its order.
 LANES = (
@@ -133,11 +176,32 @@ def environment(folder, url):
     }
 
 
+class Watched(Arm):
+    """Resource Manager's front; remembers which requests somebody was told are not over."""
+
+    told: ClassVar = set()
+
+    async def __call__(self, scope, receive, send):
+        """An ASGI application."""
+        path, _, name = scope["path"].rpartition("/")
+
+        async def sent(message):
+            # By Location and by Azure-AsyncOperation.
+            if message.get("status") == 202 or b'"InProgress"' in message.get("body", b""):
+                self.told.add(name)
+            await send(message)
+
+        await super().__call__(scope, receive, sent if path.endswith("/operations") else send)
+
+
 class Tools:
     """The service, who polls in its VMs, and the tools."""
 
     def __init__(self, asking, folder):
         self.asking = asking
+        self.driver = asking.served.run.conductor._driver
+        self.driver.next_hangs(standing=True)
+        self.holding, self.unawaited = True, UNAWAITED
         self.url = f"https://localhost:{asking.served.run.arm.port}"
         self.environment = environment(folder, self.url)
         self.environment["CONTROL_URL"] = f"http://{asking.served.run.control}"
@@ -153,7 +217,16 @@ class Tools:
                     if event["EventStatus"] == "Scheduled" and event["Resources"] != LEFT:
                         self.seen.append([event["EventType"], *event["Resources"]])
                         self.acknowledge(vm, event["EventId"])
+            self.asking.served.inside(self.let_go())
             self._over.wait(POLL_SECONDS)
+
+    async def let_go(self):
+        """Let the impacts end for which somebody waits, or nobody ever does."""
+        for one in self.asking.fleet.impacts.values():
+            request = one.operation.partition(".")[0]
+            awaited = (one.kind, one.vm) not in self.unawaited
+            if request in Watched.told or not (self.holding and awaited):
+                self.driver.let_go(one.vm)
 
     def acknowledge(self, vm, event):
         """As whatever runs inside a VM does it: at its metadata endpoint."""
@@ -186,9 +259,26 @@ class Tools:
         line = [BIN / "az", "rest", "--method", "post", "--url", path]
         self.run("acknowledge", *line)
 
+    def all_over(self):
+        """Let all end that is under way; whatever begins from here on is waited for."""
+        self.holding = False
+        until(lambda: all(event["gone_at"] for event in self.events().values()), "the end")
+        self.holding, self.unawaited = True, frozenset()
+
+    def events(self):
+        """Every event there was, as the control plane tells of it: by its id."""
+        found = self.asking.served.get("/v1/events?limit=1000").json["items"]
+        return {event["id"]: event for event in found}
+
+    def machines(self):
+        """Every VM, and its machine as whoever stands beside it sees it, once there is one."""
+        known = self.asking.served.get("/v1/vms?limit=1000").json["items"]
+        found = {one.vm: [one.boot_id, one.node, one.power] for one in self.driver.machines()}
+        return dict.fromkeys((vm["name"] for vm in known), None) | found
+
     def run(self, name, *line, **more):
-        """Run one of them; what came of it."""
-        began = CLOCK.monotonic()
+        """Run one of them; what came of it, and how all was at that moment."""
+        machines, events = self.machines(), self.events()
         done = subprocess.run(  # noqa: S603
             list(map(str, line)),
             check=False,
@@ -197,8 +287,9 @@ class Tools:
             text=True,
             timeout=SECONDS_MAX,
         )
-        seconds = round(CLOCK.monotonic() - began, 1)
-        self.found[name] = [done.returncode, done.stdout, done.stderr[-2000:], seconds]
+        new = [event for id_, event in self.events().items() if id_ not in events]
+        seen = {"before": machines, "after": self.machines(), "events": new}
+        self.found[name] = [done.returncode, done.stdout, done.stderr[-2000:], seen]
 
     def az(self, line, who="", **more):
         """One command of az."""
@@ -220,6 +311,7 @@ class Tools:
                 list(lanes.map(self.lane, LANES))
                 identities.result()
             self.approvals()
+            self.all_over()
             self.run("python", ROOT / ".venv-sdks/bin/python", ROOT / "tests/arm/sdk.py")
             self.run("node", "node", ROOT / "tests/arm/sdk.mjs")
         finally:
@@ -241,8 +333,9 @@ def main(folder):
     """Run all of it."""
     # So that every list that they read has several pages.
     paging.PAGE_ROWS = 2
-    port = opened_for_this_machine(ANYWHERE, folder / "tools", CLOCK)
-    with serving(beside=port) as served:
+    serving.Arm = Watched
+    port = serving.opened_for_this_machine(ANYWHERE, folder / "tools", CLOCK)
+    with served_here(beside=port) as served:
         add_cheap(served)
         json.dump(Tools(Asking(served), folder).all(), sys.stdout)
 

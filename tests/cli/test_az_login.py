@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import ssl
 import stat
 import subprocess
+import sys
 
 import pytest
 
@@ -23,19 +25,43 @@ def home(tmp_path_factory):
         yield folder, control(said)
 
 
-def az_login(home, *options, **environment):
+def az_login(home, *options, by=FAIRNOTICE, **environment):
     """What it came to, without az."""
     folder, url = home
     clean = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
     store = {"FAIRNOTICE_STORE": f"sqlite:{folder}/it.db", "FAIRNOTICE_URL": url}
     return subprocess.run(  # noqa: S603 - our own program
-        [*FAIRNOTICE, "az-login", "--directory", str(folder / DIRECTORY), *options],
+        [*by, "az-login", "--directory", str(folder / DIRECTORY), *options],
         cwd=ROOT,
         env={**clean, **store, "PATH": "/nowhere", "XDG_CONFIG_HOME": str(folder), **environment},
         check=False,
         capture_output=True,
         text=True,
     )
+
+
+def program(folder, name, script):
+    """A folder in which a program of this name is, for a PATH."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!{shutil.which('sh')}\n{script}\n")
+    (folder / name).chmod(0o755)
+    return str(folder)
+
+
+def stops(done):
+    """Whether it failed, said why, and no az goes on where a shell runs what was printed."""
+    line = 'eval "$1" && echo went-on; echo "at $AZURE_CONFIG_DIR"'
+    for shell in ("sh", "bash"):
+        ran = subprocess.run(  # noqa: S603 - a line of ours
+            [shutil.which(shell), "-c", line, shell, done.stdout],
+            env={"AZURE_CONFIG_DIR": "/somebody/s/own"},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert ran.stdout == "at /dev/null/az-login-failed\n", done.stdout
+    assert "With unset AZURE_CONFIG_DIR it is your own again." in done.stderr
+    return done.returncode != 0
 
 
 def found(home):
@@ -100,13 +126,12 @@ def test_whoever_was_trusted_in_this_terminal_still_is(home, tmp_path):
     ],
 )
 def test_a_login_that_cannot_be_leaves_the_last_one_alone(home, words, said):
-    """Nothing is printed for the shell, and nothing is written."""
+    """The shell is told to stop, and nothing is written."""
     assert az_login(home).returncode == 0
     before = found(home)
     done = az_login(home, *words)
-    assert done.returncode != 0
+    assert stops(done)
     assert said in done.stderr
-    assert not done.stdout
     assert found(home) == before
 
 
@@ -115,7 +140,7 @@ def test_one_for_whom_nobody_vouches_is_told(home):
     url = found(home) if az_login(home).returncode == 0 else ""
     done = az_login(home, "--arm", url, FAIRNOTICE_STORE=f"sqlite:{home[0]}/elsewhere/it.db")
     assert "Nobody whom you trust vouches for" in done.stderr
-    assert done.returncode != 0
+    assert stops(done)
 
 
 @pytest.mark.parametrize("by", ["--authority", "--ca", "FAIRNOTICE_CA"])
@@ -176,7 +201,8 @@ def test_a_token_that_nobody_knows_signs_nobody_in(home, token, code, said):
     assert az_login(home).returncode == 0
     before = found(home)
     done = az_login(home, FAIRNOTICE_TOKEN=token)
-    assert (done.returncode, done.stdout) == (code, "")
+    assert stops(done)
+    assert done.returncode == code
     assert said in done.stderr
     assert token not in done.stderr
     assert found(home) == before
@@ -186,6 +212,7 @@ def test_where_it_is_off_it_says_so(home):
     """As up was told."""
     done = az_login(home, FAIRNOTICE_ARM="off")
     assert "arm is off here" in done.stderr
+    assert stops(done)
 
 
 def test_nobody_is_signed_in_at_another_than_he_has_named(home, tmp_path):
@@ -193,9 +220,68 @@ def test_nobody_is_signed_in_at_another_than_he_has_named(home, tmp_path):
     done = az_login(home, FAIRNOTICE_URL=f"http://127.0.0.1:{free_port()}")
     assert done.returncode == exits.UNREACHABLE
     assert "No control plane answers at" in done.stderr
-    assert not done.stdout
+    assert stops(done)
     with started(tmp_path, "--store", "memory:", "--arm", "off") as (_, said):
         done = az_login(home, FAIRNOTICE_URL=control(said))
     assert done.returncode == exits.REFUSED
     assert "does not serve Azure's tools. Give --arm https://HOST:PORT" in done.stderr
-    assert not done.stdout
+    assert stops(done)
+
+
+WITHOUT_EXTRAS = "import sys; sys.modules['cryptography'] = None; import fairnotice.__main__"
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "said"),
+    [
+        (("--directry", "x"), {}, "Did you mean --directory?"),
+        ((), {"FAIRNOTICE_TIMNG": "azure"}, "is no setting"),
+        ((), {"by": (sys.executable, "-c", WITHOUT_EXTRAS)}, "pip install 'fairnotice[server]'"),
+        ((), {"az": "exit 1"}, "az could not log in"),
+        ((), {"az": "kill -INT $PPID"}, "With unset AZURE_CONFIG_DIR"),
+    ],
+)
+def test_whatever_it_fails_by_the_shell_stops_and_az_asks_nobody(
+    home, tmp_path, words, environment, said
+):
+    """Before anything is known, when az itself says no, and by Ctrl-C."""
+    more = dict(environment)
+    if "az" in more:
+        more["PATH"] = f"{program(tmp_path, 'az', more.pop('az'))}:{os.environ['PATH']}"
+    done = az_login(home, *words, **more)
+    assert said in done.stderr
+    assert stops(done)
+
+
+def test_what_does_not_fail_stops_nobody(home):
+    """Neither a login nor a look at the help."""
+    for words in ((), ("--help",)):
+        done = az_login(home, *words)
+        assert done.returncode == 0
+        assert "false" not in done.stdout.splitlines()
+        assert "/dev/null" not in done.stdout
+
+
+@pytest.mark.parametrize("there", ["config", "clouds.config", "azureProfile.json"])
+def test_a_configuration_of_somebodys_own_is_left_alone(home, tmp_path, there):
+    """Whatever of it there is; one that it has made itself, it makes anew."""
+    (tmp_path / there).write_text("mine")
+    done = az_login(home, "--directory", str(tmp_path))
+    assert f"az-login has not set up: it has {there}" in done.stderr
+    assert stops(done)
+    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {there: "mine"}
+    for _ in range(2):
+        assert az_login(home, "--directory", str(tmp_path / "new")).returncode == 0
+
+
+def test_az_signs_in_anew_whatever_it_has_kept(home, tmp_path):
+    """A token of a key that is gone would be shown for an hour; the rest is az's to keep."""
+    assert az_login(home).returncode == 0
+    for name in ("msal_token_cache.json", "msal_http_cache.bin", "azureProfile.json"):
+        (home[0] / DIRECTORY / name).write_text("kept")
+    az = program(tmp_path, "az", f'ls "$AZURE_CONFIG_DIR" > {tmp_path}/seen')
+    done = az_login(home, PATH=f"{az}:{os.environ['PATH']}")
+    assert done.returncode == 0, done.stderr
+    seen = (tmp_path / "seen").read_text().split()
+    assert "azureProfile.json" in seen
+    assert not [name for name in seen if name.startswith("msal_")]

@@ -5,6 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
+import pytest
 
 from fairnotice.control import audits
 from fairnotice.stores.memory import MemoryStore
@@ -125,8 +126,8 @@ def test_what_is_cut_short_by_an_end_is_not_written_down_as_refused(monkeypatch)
 
 def test_a_flood_of_refusals_fills_nothing(monkeypatch):
     """And hides nothing that was done; how many were left out is said."""
-    monkeypatch.setattr(audits, "REFUSALS_MAX", 3)
-    monkeypatch.setattr(audits, "REFUSALS_A_SECOND", 0.0)
+    monkeypatch.setattr(audits, "AT_ONCE_MAX", 3)
+    monkeypatch.setattr(audits, "A_SECOND", 0.0)
     store = MemoryStore()
     with serving(store, auth=True) as served:
         asking = Bearers(served, store)
@@ -134,15 +135,15 @@ def test_a_flood_of_refusals_fills_nothing(monkeypatch):
             asking.ask("wrong", "get", "/v1/vms")
         asking.ask("operator", "post", "/v1/vms/web-0/restart")
         assert [line["status"] for line in lines(asking)] == [202, 401, 401, 401]
-        monkeypatch.setattr(audits, "REFUSALS_A_SECOND", 1e9)
+        monkeypatch.setattr(audits, "A_SECOND", 1e9)
         asking.ask("wrong", "get", "/v1/vms")
         assert lines(asking)[0]["left_out"] == 7
 
 
 def test_strangers_do_not_hide_what_a_token_tries(monkeypatch):
     """Nor does one token hide what another is refused: each has room of its own."""
-    monkeypatch.setattr(audits, "REFUSALS_MAX", 2)
-    monkeypatch.setattr(audits, "REFUSALS_A_SECOND", 0.0)
+    monkeypatch.setattr(audits, "AT_ONCE_MAX", 2)
+    monkeypatch.setattr(audits, "A_SECOND", 0.0)
     store = MemoryStore()
     with serving(store, auth=True) as served:
         asking = Bearers(served, store)
@@ -151,6 +152,32 @@ def test_strangers_do_not_hide_what_a_token_tries(monkeypatch):
         asking.ask("limited", "post", "/v1/vms/db/restart")
         told = [(line["name"], line["status"]) for line in lines(asking)]
         assert told == [("user-1", 403), *[("reader-1", 403)] * 2, *[("", 401)] * 2]
+
+
+@pytest.mark.parametrize(
+    ("who", "path", "status"),
+    [
+        (None, "/healthz", 405),
+        (None, "/v1/webhooks/nobody/validate", 405),
+        ("reader", "/nothing", 404),
+        ("operator", "/v1/vms/nobody/restart", 404),
+    ],
+)
+def test_a_flood_of_what_comes_to_nothing_fills_nothing(monkeypatch, who, path, status):
+    """Whoever asks; and neither what is done nor what is refused meanwhile is left out for it."""
+    monkeypatch.setattr(audits, "AT_ONCE_MAX", 2)
+    monkeypatch.setattr(audits, "A_SECOND", 0.0)
+    store = MemoryStore()
+    with serving(store, auth=True) as served:
+        asking = Bearers(served, store)
+        for _ in range(5):
+            asking.ask(who, "post", path)
+        asking.ask(who, "post", "/v1/tokens")
+        asking.ask("operator", "post", "/v1/vms/web-0/restart")
+        done, refused, *rest = [line["status"] for line in lines(asking)]
+        assert done == 202
+        assert refused in (401, 403)
+        assert rest == [status] * 2
 
 
 def test_the_secret_is_in_no_log(caplog):

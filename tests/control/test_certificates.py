@@ -12,10 +12,11 @@ import pytest
 
 from fairnotice.clock import SystemClock
 from fairnotice.control import certificates
-from fairnotice.control.certificates import Certificates, Pair, load
+from fairnotice.control.certificates import Certificates, Pair, load, stamp_of
 from fairnotice.errors import UsageError
 from fairnotice.testing.manual_clock import ManualClock
 from tests.cli.serves import certificate
+from tests.waiting import until
 
 
 def copied(pair, folder):
@@ -95,6 +96,22 @@ def test_its_end_is_read_as_it_is_written(tmp_path, caplog, days):
     clock.set_wall(expected - timedelta(seconds=90))
     assert Certificates(Pair(made, key), clock).expires_seconds == 90
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_what_is_made_readable_after_it_was_put_there_is_seen(tmp_path):
+    """Whoever copies as root and then gives the file away changes neither its time nor its size."""
+    path = tmp_path / "key.pem"
+    path.write_text("key")
+    path.chmod(0o000)
+    before = stamp_of(path)
+
+    def seen():
+        # Within one tick of the file system's clock two changes are one.
+        path.chmod(0o600)
+        return stamp_of(path) != before
+
+    until(seen, "another stamp", seconds=2)
+    assert stamp_of(path) == stamp_of(path)
 
 
 def test_what_is_no_pair_is_said(tmp_path):

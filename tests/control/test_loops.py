@@ -67,7 +67,7 @@ def test_the_audit_is_written_after_a_fault_as_well():
         store.add_audit = add_audit
         auth = Auth(asked(store), clock)
         async with auth.on_duty():
-            auth.audits.note(LINE, refused=False)
+            auth.audits.note(LINE, refused=False, changes=True)
             await passing(clock, lambda: store.audit(10, before=None, who=None, since=None))
         return auth.loops.faults_count
 

@@ -8,8 +8,9 @@ import pytest
 from playwright.sync_api import expect
 
 from fairnotice.clock import SystemClock
+from fairnotice.control import audits
 from fairnotice.stores.memory import MemoryStore
-from tests.control.bearers import Bearers
+from tests.control.bearers import Bearers, kept
 from tests.portal.browsing import address, needs_browser, served
 
 FORM = {"Content_Type": "application/x-www-form-urlencoded"}
@@ -94,6 +95,16 @@ def test_a_token_that_does_not_count_is_refused(asking, who):
     assert b"This token does not count" in answer.body
     cookie = f"fairnotice={asking.texts[who]}"
     assert asking.served.get("/", Cookie=cookie).status == 303
+
+
+def test_signing_in_again_and_again_fills_nothing(asking, monkeypatch):
+    """Whoever has a token and a script."""
+    monkeypatch.setattr(audits, "AT_ONCE_MAX", 2)
+    monkeypatch.setattr(audits, "A_SECOND", 0.0)
+    asking.texts["often"] = kept(asking.store, "often", "reader")
+    for _ in range(5):
+        assert signed_in(asking, "often").status == 303
+    assert len(asking.ask("admin", "get", "/v1/audit?who=often").json["items"]) == 2
 
 
 def test_another_site_signs_nobody_in(asking):

@@ -295,7 +295,7 @@ def _note(issuer: Issuer, request: Request, whom: Token | str | None, status: in
         path=request.url.path[:PATH_CHARACTERS_MAX],
         status=status,
     )
-    issuer.auth.audits.note(audited, refused=status != 200)  # noqa: PLR2004
+    issuer.auth.audits.note(audited, refused=status != 200, changes=False)  # noqa: PLR2004
 
 
 # ---- Answers ----

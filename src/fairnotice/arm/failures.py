@@ -20,6 +20,8 @@ _OF_REFUSAL = {
     Code.TOO_MANY: (429, "TooManyRequests"),
     Code.CHANGED: (412, "PreconditionFailed"),
 }
+# Tools show no more of a 401, and would not sign in anew by themselves.
+SIGN_IN_ANEW = "Sign in anew: fairnotice az-login."
 # What the native API's own problems are called by Azure.
 _OF_PROBLEM = {
     401: "InvalidAuthenticationToken",
@@ -80,7 +82,9 @@ def of_refusal(refusal: Refusal) -> Failure:
 def of_problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """What the gate of the native API says, in Azure's shape."""
     code = _OF_PROBLEM.get(problem.status, "BadRequest")
-    return said(Failure(problem.status, code, problem.detail), headers)
+    unknown = problem.status == 401  # noqa: PLR2004
+    sentence = f"{problem.detail} {SIGN_IN_ANEW}" if unknown else problem.detail
+    return said(Failure(problem.status, code, sentence), headers)
 
 
 def of_error(error: Exception) -> Failure | None:

@@ -53,7 +53,7 @@ class ManagedIdentities:
                 path=PATH,
                 status=_FOUND,
             )
-            self._issuer.auth.audits.note(audited, refused=False)
+            self._issuer.auth.audits.note(audited, refused=False, changes=False)
 
     def _resource_id(self, name: str) -> str | None:
         about = describe(self._service.fleet, name)

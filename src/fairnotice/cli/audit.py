@@ -79,5 +79,5 @@ def _who(line: dict[str, Any]) -> str:
 
 def _what(line: dict[str, Any]) -> str:
     left_out = line["left_out"]
-    before = f" (and {shown.counted(left_out, 'refusal')} before it)" if left_out else ""
+    before = f" (and {left_out:,} such before it)" if left_out else ""
     return f"{line['method']} {line['path']}{before}"

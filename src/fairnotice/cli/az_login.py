@@ -35,11 +35,19 @@ TOKEN_PARTS = 3
 OWN_HOSTS = ("localhost", "127.0.0.1", "169.254.169.254")
 TIMEOUT_SECONDS = 5.0
 BUNDLE = "REQUESTS_CA_BUNDLE"
+# By which a directory of ours is known again.
+MARK = "made-by-fairnotice-az-login"
+# By which it is known that some az has been at home in a directory; each az writes the last one.
+AZ_FILES = ("config", "clouds.config", "azureProfile.json")
+# What az was given before: asked for the same again, it would not ask whether that still counts.
+CACHES = ("msal_token_cache.json", "msal_token_cache.bin", "msal_http_cache.bin")
 
 
 def add(subparsers: Subparsers) -> None:
     """Add the command."""
-    summary = "let az ask fairnotice: prints lines for the shell, and logs in"
+    summary = (
+        "let az ask fairnotice: logs in, and prints lines for the shell, which fail if it does"
+    )
     parser = leaf(subparsers, "az-login", run, summary, LINES)
     what = "Resource Manager (default: that of the control plane)"
     # Not named as the setting is, which is a place and no URL.
@@ -53,26 +61,43 @@ def add(subparsers: Subparsers) -> None:
 
 
 def run(session: Session) -> int:
-    """Write what az reads, print what the shell is to have, and log in where az is there."""
+    """Write what az reads, log in where az is there, and print what the shell is to have."""
     options = session.options
     url = _resource_manager(session)
     store = session.settings["store"].value
     directory = Path(options.directory or az_directory(store)).absolute()
+    if options.directory:
+        _must_be_ours(directory)
     # `serve` has one certificate for both: who knows its control plane knows this too.
     given = options.authority or session.settings["ca"].value
     trusted = _trusted(given, service_directory(store))
     # Before anything is written: a login that works is not given up for one that cannot.
     client = _signed_in(url, trusted, session.token)
     private_files.make_directory(directory)
+    private_files.write(directory / MARK, b"")
     private_files.write(directory / "clouds.config", _clouds(url).encode())
     private_files.write(directory / "config", _config().encode())
     bundle = None if trusted is None else directory / "ca-bundle.pem"
     if trusted is not None and bundle is not None:
         private_files.write(bundle, _bundled(trusted))
     exports = _exports(directory, trusted, bundle)
+    _log_in(session, url, directory, client, exports)
     for name, value in exports.items():
         print(f"export {name}={shlex.quote(value)}")
-    return _log_in(session, url, directory, client, exports)
+    return exits.DONE
+
+
+def _must_be_ours(directory: Path) -> None:
+    """Whoever has an az of his own keeps its configuration, though he names its directory."""
+    if (directory / MARK).exists():
+        return
+    found = next((one for one in AZ_FILES if (directory / one).exists()), None)
+    if found is not None:
+        raise CommandFailed(
+            f"{directory} is an az's that az-login has not set up: it has {found}, which would be "
+            "overwritten. Give --directory one that is new, or leave it out.",
+            exits.WRONG_USAGE,
+        )
 
 
 def _resource_manager(session: Session) -> str:
@@ -236,7 +261,7 @@ def _exports(directory: Path, trusted: Path | None, bundle: Path | None) -> dict
 
 def _log_in(
     session: Session, url: str, directory: Path, client: str, exports: dict[str, str]
-) -> int:
+) -> None:
     az = shutil.which("az")
     # In a file: whatever stands in a command line, every user of the machine may read.
     secret = directory / "secret"
@@ -246,7 +271,9 @@ def _log_in(
         typed = f'"${{FAIRNOTICE_TOKEN:-{NO_SECRET}}}"'
         by_hand = shlex.join(login).replace(f"@{secret}", typed)
         shown.note(f"There is no az here. Where it is, log in: {by_hand}")
-        return exits.DONE
+        return
+    for name in CACHES:
+        (directory / name).unlink(missing_ok=True)
     private_files.write(secret, (session.token or NO_SECRET).encode())
     try:
         # Its own words go to people: standard output is for the shell.
@@ -258,4 +285,3 @@ def _log_in(
     if done.returncode:
         raise CommandFailed("az could not log in: its own words are above.")
     shown.note(f"az is logged in as {client} at {url}, for whoever has AZURE_CONFIG_DIR set so.")
-    return exits.DONE

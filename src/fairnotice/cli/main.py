@@ -17,6 +17,13 @@ from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import Parser, Subparsers, config_option, examples, global_options
 from fairnotice.errors import FairnoticeError, JournalDamaged, UnknownName, UsageError
 
+# az that was to ask fairnotice, and cannot, asks nobody: its own account least of all.
+NO_AZ = "export AZURE_CONFIG_DIR=/dev/null/az-login-failed\nfalse"
+NO_AZ_NOTE = (
+    "In a terminal that runs what is printed, az now asks nobody until az-login succeeds. "
+    "With unset AZURE_CONFIG_DIR it is your own again."
+)
+
 
 class Group(NamedTuple):
     """A group of commands: where it is, what it does, and whether settings are its flags."""
@@ -24,6 +31,9 @@ class Group(NamedTuple):
     module: str
     summary: str
     has_settings: bool = False
+    # Of one whose lines a shell runs: what it is to run, and a person to know, when it fails.
+    # Nothing at all would be a success to `eval`.
+    when_failed: tuple[str, str] | None = None
 
 
 GROUPS = {
@@ -53,7 +63,11 @@ GROUPS = {
     "restore": Group("fairnotice.cli.restore", "make an empty database what a backup holds"),
     "token": Group("fairnotice.cli.token", "tokens: who may do what; make, look, revoke"),
     "webhook": Group("fairnotice.cli.webhook", "webhooks: who outside is told of events"),
-    "az-login": Group("fairnotice.cli.az_login", "let Azure's az ask fairnotice"),
+    "az-login": Group(
+        "fairnotice.cli.az_login",
+        "let Azure's az ask fairnotice",
+        when_failed=(NO_AZ, NO_AZ_NOTE),
+    ),
     "audit": Group("fairnotice.cli.audit", "who asked the control plane for what"),
     "config": Group("fairnotice.cli.config", "the settings in force, and where each is from"),
     "doctor": Group("fairnotice.cli.doctor", "what is wrong with this installation"),
@@ -90,6 +104,30 @@ def command() -> int:
 
 def main(typed: Sequence[str]) -> int:
     """Do what was typed; the exit code."""
+    failed = True
+    try:
+        code = _done(typed)
+        failed = code != exits.DONE
+    except SystemExit as ended:
+        # So argparse ends, after a help text too.
+        failed = bool(ended.code)
+        raise
+    finally:
+        # Also after Ctrl-C.
+        if failed:
+            _say_failed(_chosen(typed))
+    return code
+
+
+def _say_failed(chosen: str | None) -> None:
+    """What the shell is told that runs the lines of a command which has failed."""
+    said = None if chosen is None else GROUPS[chosen].when_failed
+    if said is not None:
+        print(said[1], file=sys.stderr)
+        print(said[0])
+
+
+def _done(typed: Sequence[str]) -> int:
     try:
         options = parser(typed).parse_args(typed)
         if GROUPS[options.group].has_settings:
@@ -111,13 +149,17 @@ def main(typed: Sequence[str]) -> int:
 def parser(typed: Sequence[str]) -> Parser:
     """The parser for what was typed: all groups by name, one of them in full."""
     top, groups = _program()
-    chosen = next((word for word in typed if word in GROUPS), None)
+    chosen = _chosen(typed)
     for name, group in GROUPS.items():
         if name == chosen:
             load(name, groups)
         else:
             groups.add_parser(name, help=group.summary)
     return top
+
+
+def _chosen(typed: Sequence[str]) -> str | None:
+    return next((word for word in typed if word in GROUPS), None)
 
 
 def _program() -> tuple[Parser, Subparsers]:

@@ -1,8 +1,10 @@
 """The audit: who asked for what. A line in the log at once, in the store within a second.
 
-Refusals cost whoever is refused nothing, so they are written down only so often: a flood of them
-fills neither log nor disk, and the next line says how many were left out. Strangers share what
-there is room for, and every token has room of its own: nobody hides what another's token tries.
+What changes nothing costs whoever asks nothing, be it refused, asked of what is not there, or a
+signing in. So it is written down only so often: a flood of it fills neither log nor disk, and the
+next line says how many were left out. Strangers share what there is room for, and every token has
+room of its own, one for refusals and one for the rest: nobody hides what another's token tries, nor
+by what he may do what he may not.
 """
 
 import asyncio
@@ -23,25 +25,25 @@ TOGETHER_SECONDS = 0.25
 AGAIN_SECONDS = 1.0
 # What waits for a store that is away; then the oldest are only in the log.
 WAITING_MAX = 10_000
-# Refusals of each token, and of all strangers: so many at once, and then so many a second.
-REFUSALS_MAX = 100
-REFUSALS_A_SECOND = 1.0
+# Of each token, and of all strangers: so many at once, and then so many a second.
+AT_ONCE_MAX = 100
+A_SECOND = 1.0
 UNAUTHENTICATED = 401
 
 
 class _Room:
-    """How many refusals may still be written down, and how many were left out since."""
+    """How many lines may still be written down, and how many were left out since."""
 
     def __init__(self, now: float) -> None:
-        self._left = float(REFUSALS_MAX)
+        self._left = float(AT_ONCE_MAX)
         self._at = now
         self.left_out = 0
 
     def take(self, now: float) -> bool:
         """Whether there is room for one more."""
-        gained = (now - self._at) * REFUSALS_A_SECOND
+        gained = (now - self._at) * A_SECOND
         self._at = now
-        self._left = min(self._left + gained, float(REFUSALS_MAX))
+        self._left = min(self._left + gained, float(AT_ONCE_MAX))
         if self._left < 1:
             self.left_out += 1
             return False
@@ -58,16 +60,17 @@ class Audits:
         self._waiting: list[Audited] = []
         self._arrived = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
-        # By the token that was refused: there are few. Whoever showed none is in one with all.
-        self._rooms: dict[str | None, _Room] = {}
+        # By whose token it was, and whether it was refused: tokens are few. Whoever showed none is
+        # in one with all.
+        self._rooms: dict[tuple[str | None, bool], _Room] = {}
 
-    def note(self, audited: Audited, *, refused: bool) -> None:
-        """This was asked for; where it was refused, it may be one too many to be written down."""
-        if refused:
+    def note(self, audited: Audited, *, refused: bool, changes: bool) -> None:
+        """This was asked for; where it changes nothing, it may be one too many to write down."""
+        if not changes:
             now = self._clock.monotonic()
             # A token that does not count was shown by a stranger, whosever it was.
             whose = None if audited.status == UNAUTHENTICATED else audited.token
-            room = self._rooms.setdefault(whose, _Room(now))
+            room = self._rooms.setdefault((whose, refused), _Room(now))
             if not room.take(now):
                 return
             audited = msgspec.structs.replace(audited, left_out=room.left_out)
@@ -123,7 +126,7 @@ def _tell(audited: Audited, *, refused: bool) -> None:
         audited.status,
         _who(audited),
         audited.source,
-        f"; {audited.left_out} refusals before it were left out" if audited.left_out else "",
+        f"; {audited.left_out} such before it were left out" if audited.left_out else "",
     )
 
 

@@ -206,7 +206,9 @@ class Gate:
             operations=witness.operations(),
             lapsed="" if lapsed is None else lapsed.why,
         )
-        self._auth.audits.note(audited, refused=refused)
+        # What fails on our side, or was cut short, may be done.
+        changes = not 400 <= witness.status < 500  # noqa: PLR2004
+        self._auth.audits.note(audited, refused=refused, changes=changes)
 
 
 def _is_open(path: str) -> bool:

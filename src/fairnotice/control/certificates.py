@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 LOOK_EVERY_SECONDS = 10.0
 LATE_SECONDS = 7 * 86_400
 
-# When a file was written, its size and its place on the disk.
-Stamp = tuple[int, int, int]
+# When a file was written and when its owner or rights last changed, its size and its place.
+Stamp = tuple[int, int, int, int]
 
 
 class Pair(NamedTuple):
@@ -127,12 +127,12 @@ def _stamps(pair: Pair) -> list[Stamp | None]:
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """By what it is seen that a file was replaced or rewritten; None where it is not there."""
+    """By what it is seen that a file was replaced, rewritten or made readable; None without one."""
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 # ---- Reading a certificate ----

@@ -20,6 +20,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -38,6 +39,7 @@ BACKDATED = timedelta(hours=1)
 DNS_NAMES = ("localhost",)
 ADDRESSES = ("127.0.0.1", "::1")
 VOUCHED_NETWORKS = ("127.0.0.0/8", "::1/128")
+_ANOTHER = "another is made, which clients must be told to trust: fairnotice az-login."
 
 
 class OwnAuthority:
@@ -66,9 +68,18 @@ class OwnAuthority:
             ca = self._read(self.ca)
             if ca is None or not self._ca_key.exists() or _left(ca, now) < SERVER_DAYS:
                 ca = self._make_ca(now)
+            # Whatever it signed otherwise, nobody would believe, and nobody would say why.
+            self._must_match(ca)
             server = self._read(self.pair.certificate)
-            if server is None or server.issuer != ca.subject or _left(server, now) < RENEW_DAYS:
+            if server is None or not _vouches(ca, server) or _left(server, now) < RENEW_DAYS:
                 self._make_server(ca, now)
+
+    def _must_match(self, ca: x509.Certificate) -> None:
+        if self._read_ca_key().public_key() != ca.public_key():
+            raise UsageError(
+                f"{self._ca_key} is not the key of {self.ca}. Put back the other one of the two, "
+                f"or remove both: {_ANOTHER}"
+            )
 
     def _read(self, path: Path) -> x509.Certificate | None:
         try:
@@ -78,7 +89,7 @@ class OwnAuthority:
         except (OSError, ValueError) as error:
             raise UsageError(
                 f"{path} is no certificate that can be read. Put it back, or remove "
-                f"{self.directory}: another is made, which clients must be told to trust."
+                f"{self.directory}: {_ANOTHER}"
             ) from error
 
     def _make_ca(self, now: datetime) -> x509.Certificate:
@@ -125,9 +136,16 @@ class OwnAuthority:
         try:
             key = serialization.load_pem_private_key(self._ca_key.read_bytes(), None)
         except (OSError, ValueError, TypeError) as error:
-            raise UsageError(f"{self._ca_key} is no key that can be read.") from error
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
+            raise UsageError(self._no_key()) from error
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise UsageError(self._no_key())
         return key
+
+    def _no_key(self) -> str:
+        return (
+            f"{self._ca_key} is no key of ours that can be read. Put it back, or remove it and "
+            f"{self.ca}: {_ANOTHER}"
+        )
 
 
 @contextmanager
@@ -139,6 +157,14 @@ def _alone(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(held)
+
+
+def _vouches(ca: x509.Certificate, server: x509.Certificate) -> bool:
+    try:
+        server.verify_directly_issued_by(ca)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def _left(certificate: x509.Certificate, now: datetime) -> float:

@@ -153,7 +153,7 @@ class SignIn:
             status=status,
             lapsed="" if lapsed is None else lapsed.why,
         )
-        self._auth.audits.note(audited, refused=status in (401, 403))
+        self._auth.audits.note(audited, refused=status in (401, 403), changes=False)
 
 
 async def _sign_out(request: Request) -> Response:

@@ -56,7 +56,7 @@ class Audited(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     status: int
     operations: tuple[str, ...] = ()
-    # Refusals just before this one that were too many to be written down.
+    # What came before this one, of the same and to as little, and was too much to be written down.
     left_out: int = 0
     # Why the token did not count, `revoked` or `expired`, although it was the right one.
     lapsed: str = ""
