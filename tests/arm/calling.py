@@ -20,6 +20,11 @@ from tests.waiting import until
 SUBSCRIPTION = "/subscriptions/00000000-0000-0000-0000-000000000001"
 GROUP = f"{SUBSCRIPTION}/resourceGroups/sample"
 COMPUTE = f"{GROUP}/providers/Microsoft.Compute"
+DB = f"{COMPUTE}/virtualMachines/db"
+WEB_0 = f"{COMPUTE}/virtualMachines/web-0"
+WEB = f"{COMPUTE}/availabilitySets/web"
+BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
+SPOT = f"{COMPUTE}/virtualMachineScaleSets/spot"
 VERSION = "api-version=2024-11-01"
 
 
@@ -68,6 +73,9 @@ class Asking:
         url = answer.headers["azure-asyncoperation"]
         found = self.get(url.partition(str(self.served.run.arm))[2], query="")
         assert found.status == 200, found
+        if found.json["status"] == "InProgress":
+            # Without it az waits for half a minute before it asks again.
+            assert found.headers["retry-after"] == "1"
         return found.json
 
     def events(self, vm):
@@ -175,3 +183,19 @@ def asked(store=None, **more):
 def operation(answer, header):
     """Which one an answer names, whatever revision whoever asks for it has to know by then."""
     return urlsplit(answer.headers[header]).path
+
+
+# ---- What is said ----
+
+
+def notice(time, *, enable=True):
+    """A body that asks for so much terminate notice."""
+    profile = {"enable": enable} if time is None else {"enable": enable, "notBeforeTimeout": time}
+    events = {"terminateNotificationProfile": profile}
+    return {"properties": {"virtualMachineProfile": {"scheduledEventsProfile": events}}}
+
+
+def policy(**words):
+    """A body that asks for automatic approval."""
+    said = {name: {"automaticallyApprove": word} for name, word in words.items()}
+    return {"properties": {"scheduledEventsPolicy": said}}

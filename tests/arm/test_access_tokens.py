@@ -17,11 +17,10 @@ from fairnotice.control import audits
 from fairnotice.control.fleet_files import sample_fleet, specification
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.stores.opening import open_store
-from tests.arm.calling import COMPUTE, asked_by_ssl
+from tests.arm.calling import COMPUTE, WEB_0, asked_by_ssl
 from tests.control.bearers import kept
 from tests.waiting import until
 
-VM = f"{COMPUTE}/virtualMachines/web-0"
 HOUR = timedelta(hours=1)
 
 
@@ -56,7 +55,7 @@ class Scene:
     def revoked(self):
         """One that counted a moment ago."""
         text = self.arm.sign_in("eve", kept(self.store, "eve"))
-        assert self.ask(text, "GET", VM).status == 200
+        assert self.ask(text, "GET", WEB_0).status == 200
         tokens = self.arm.served.run.auth.tokens
         (eve,) = [one for one in self.store.tokens().tokens if one.name == "eve"]
         self.arm.served.inside(tokens.revoke(eve.id))
@@ -111,10 +110,10 @@ BAD = {
 @pytest.mark.parametrize("how", BAD)
 def test_a_signed_token_that_does_not_count(scene, how):
     """401 in Azure's shape, alike whatever is wrong; nothing is done."""
-    assert scene.ask(scene.signed(), "GET", VM).status == 200
+    assert scene.ask(scene.signed(), "GET", WEB_0).status == 200
     text = BAD[how](scene)
     told = set()
-    for method, path in (("GET", VM), ("POST", f"{VM}/restart"), ("DELETE", VM)):
+    for method, path in (("GET", WEB_0), ("POST", f"{WEB_0}/restart"), ("DELETE", WEB_0)):
         answer = scene.ask(text, method, path)
         assert answer.status == 401
         assert answer.headers["www-authenticate"].startswith("Bearer ")
@@ -132,13 +131,13 @@ def test_a_signed_token_that_does_not_count(scene, how):
 def test_a_reader_who_has_signed_in_may_look_and_not_restart(scene):
     """403 AuthorizationFailed, whatever he asks for that changes something."""
     text = scene.arm.sign_in("reader", kept(scene.store, "reader", "reader"))
-    assert scene.ask(text, "GET", VM).json["name"] == "web-0"
-    for method, path in (("POST", f"{VM}/restart"), ("DELETE", VM), ("PATCH", VM)):
+    assert scene.ask(text, "GET", WEB_0).json["name"] == "web-0"
+    for method, path in (("POST", f"{WEB_0}/restart"), ("DELETE", WEB_0), ("PATCH", WEB_0)):
         answer = scene.ask(text, method, path, {"tags": {"a": "b"}})
         assert (answer.status, answer.json["error"]["code"]) == (403, "AuthorizationFailed")
         assert "www-authenticate" not in answer.headers
     assert scene.arm.events("web-0") == []
-    assert scene.ask(scene.good, "GET", VM).json["tags"] == {}
+    assert scene.ask(scene.good, "GET", WEB_0).json["tags"] == {}
 
 
 def test_of_two_principals_who_write_what_both_have_read_one_is_told(scene):
@@ -177,7 +176,7 @@ def test_signing_in_again_and_again_fills_nothing(scene, monkeypatch):
     for _ in range(5):
         text = arm.sign_in("often", secret)
         assert identity(arm, "db")[0] == 200
-    scene.ask(text, "POST", f"{VM}/restart")
+    scene.ask(text, "POST", f"{WEB_0}/restart")
     arm.served.post("/v1/tokens/db-often/revoke", Authorization=f"Bearer {root}")
     arm.served.inside(arm.served.run.auth.audits.flush())
     told = {
@@ -202,7 +201,7 @@ def identity(arm, vm):
 
 def seen(arm, text):
     """How the port answers who shows this."""
-    return arm.get(VM, Authorization=f"Bearer {text}").status
+    return arm.get(WEB_0, Authorization=f"Bearer {text}").status
 
 
 def test_an_identity_ends_with_its_vm_and_is_not_that_of_the_next_of_its_name(tmp_path):
@@ -227,7 +226,7 @@ def test_an_identity_ends_with_its_vm_and_is_not_that_of_the_next_of_its_name(tm
 
         gone = arm.call("DELETE", f"{COMPUTE}/virtualMachines/db", Authorization=root)
         assert gone.status == 202
-        until(lambda: "db" not in arm.fleet.vms, "the VM's end")
+        until(lambda: "db" not in arm.fleet.vms, "the WEB_0's end")
         assert seen(arm, old) == 401
         (token,) = [
             one

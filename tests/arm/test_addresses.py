@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from fairnotice.arm.routes import ROUTES
-from tests.arm.calling import COMPUTE, SUBSCRIPTION
+from tests.arm.calling import BATCH, DB, SUBSCRIPTION
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
-VM = f"{COMPUTE}/virtualMachines/db"
-BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
 
 
 def listed():
@@ -39,13 +37,13 @@ def test_every_address_has_a_line():
 @pytest.mark.parametrize(
     ("status", "code", "method", "path"),
     [
-        (409, "OperationNotAllowed", "POST", f"{VM}/convertToManagedDisks"),
-        (409, "OperationNotAllowed", "POST", f"{VM}/generalize"),
-        (409, "OperationNotAllowed", "POST", f"{VM}/capture"),
+        (409, "OperationNotAllowed", "POST", f"{DB}/convertToManagedDisks"),
+        (409, "OperationNotAllowed", "POST", f"{DB}/generalize"),
+        (409, "OperationNotAllowed", "POST", f"{DB}/capture"),
         (409, "OperationNotAllowed", "POST", f"{BATCH}/setOrchestrationServiceState"),
         (405, "HttpMethodNotAllowed", "PUT", f"{BATCH}/virtualMachines/0"),
         (405, "HttpMethodNotAllowed", "PATCH", f"{BATCH}/virtualMachines/0"),
-        (404, "InvalidResourceType", "GET", f"{VM}/vmSizes"),
+        (404, "InvalidResourceType", "GET", f"{DB}/vmSizes"),
     ],
 )
 def test_what_the_table_says_is_refused(looking, status, code, method, path):

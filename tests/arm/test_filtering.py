@@ -4,11 +4,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.arm.calling import COMPUTE, GROUP, SUBSCRIPTION, VERSION
+from tests.arm.calling import BATCH, COMPUTE, GROUP, SUBSCRIPTION, VERSION
 
 EVERYWHERE = f"{SUBSCRIPTION}/providers/Microsoft.Compute/virtualMachines"
 VMS = f"{COMPUTE}/virtualMachines"
-BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
 INSTANCES = f"{BATCH}/virtualMachines"
 # As `az vm list --vmss batch` sends it (list_vm in its custom.py).
 OF_BATCH = f"'virtualMachineScaleSet/id' eq '{BATCH}'"

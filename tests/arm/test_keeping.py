@@ -3,11 +3,8 @@
 import pytest
 
 from fairnotice.stores.opening import open_store
-from tests.arm.calling import COMPUTE, asked
+from tests.arm.calling import BATCH, COMPUTE, DB, WEB, asked
 
-VM = f"{COMPUTE}/virtualMachines/db"
-WEB = f"{COMPUTE}/availabilitySets/web"
-BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
 TERMINATE = "terminateNotificationProfile"
 
 
@@ -47,18 +44,18 @@ OF_SET = ("properties", "virtualMachineProfile", "scheduledEventsProfile", TERMI
 OF_VM = ("properties", "scheduledEventsProfile", TERMINATE)
 POLICY = ("properties", "scheduledEventsPolicy")
 MISFITS = [
-    (VM, at([], "properties", "storageProfile")),
-    (VM, at(7, "properties", "osProfile")),
-    (VM, at({}, "properties", "storageProfile", "dataDisks")),
-    (VM, at([None], "properties", "storageProfile", "dataDisks")),
-    (VM, at([{"lun": "0"}], "properties", "storageProfile", "dataDisks")),
-    (VM, at(7, "properties", "osProfile", "computerName")),
-    (VM, at("x", "properties", "scheduledEventsProfile")),
-    (VM, at(1, "properties", "osProfile", "allowExtensionOperations")),
-    (VM, at("x", "plan")),
-    (VM, at(2**63, "properties", "ours")),
-    (VM, at([{"a": -(2**63) - 1}], "properties", "ours")),
-    (VM, at(10**400, "properties", "billingProfile", "maxPrice")),
+    (DB, at([], "properties", "storageProfile")),
+    (DB, at(7, "properties", "osProfile")),
+    (DB, at({}, "properties", "storageProfile", "dataDisks")),
+    (DB, at([None], "properties", "storageProfile", "dataDisks")),
+    (DB, at([{"lun": "0"}], "properties", "storageProfile", "dataDisks")),
+    (DB, at(7, "properties", "osProfile", "computerName")),
+    (DB, at("x", "properties", "scheduledEventsProfile")),
+    (DB, at(1, "properties", "osProfile", "allowExtensionOperations")),
+    (DB, at("x", "plan")),
+    (DB, at(2**63, "properties", "ours")),
+    (DB, at([{"a": -(2**63) - 1}], "properties", "ours")),
+    (DB, at(10**400, "properties", "billingProfile", "maxPrice")),
     (WEB, at(2**31, "properties", "platformFaultDomainCount")),
     (BATCH, at([], "properties", "upgradePolicy")),
     (BATCH, at("x", "properties", "virtualMachineProfile")),
@@ -78,7 +75,7 @@ def test_what_would_break_the_tools_of_everybody_is_refused(looking, path, body)
     assert looking.get(path).json == before
 
 
-@pytest.mark.parametrize("path", [VM, WEB, BATCH])
+@pytest.mark.parametrize("path", [DB, WEB, BATCH])
 def test_what_is_shown_is_taken_again(looking, path):
     """Each part of it is of the kind that Azure has there; what Azure has no word for is free."""
     shown = without_etag(looking.get(path))
@@ -92,7 +89,7 @@ def test_what_is_shown_is_taken_again(looking, path):
 
 
 @pytest.mark.parametrize("how", [str.upper, str.lower])
-@pytest.mark.parametrize("path", [VM, WEB, BATCH, f"{COMPUTE}/virtualMachines/web-0"])
+@pytest.mark.parametrize("path", [DB, WEB, BATCH, f"{COMPUTE}/virtualMachines/web-0"])
 def test_names_are_read_without_regard_to_case(looking, path, how):
     """As Azure reads them; and given back under its own name, each once."""
     shown = without_etag(looking.get(path))
@@ -137,11 +134,11 @@ def test_what_is_said_in_another_case_is_obeyed(arm, how):
 def test_two_names_that_differ_by_case_alone_are_refused(looking, body):
     """PowerShell reads no list in which there is such a document."""
     for method in ("PATCH", "PUT"):
-        said = looking.refused(400, "InvalidRequestContent", method, VM, body)
+        said = looking.refused(400, "InvalidRequestContent", method, DB, body)
         assert "differ by case alone" in said
 
 
-@pytest.mark.parametrize("path", [VM, WEB, BATCH])
+@pytest.mark.parametrize("path", [DB, WEB, BATCH])
 def test_what_is_said_again_in_another_case_is_the_same(arm, path):
     """Tags, and what Azure has no word for: said by several, in whatever case, it is there once."""
     for method, tags, ours in (
@@ -169,7 +166,7 @@ def test_what_is_ours_to_say_is_passed_over(looking):
         "networkProfile": {"networkInterfaces": [{"id": "/x"}]},
         "virtualMachines": [{"id": "/x"}],
     }
-    for path in (VM, WEB, BATCH):
+    for path in (DB, WEB, BATCH):
         before = looking.get(path).json
         body = {**named, "instanceId": "x", "properties": states}
         assert looking.call("PATCH", path, body).json == before
@@ -179,11 +176,11 @@ def test_what_is_ours_to_say_is_passed_over(looking):
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        (VM, at({"notBeforeTimeout": "PT20M"}, *OF_VM)),
-        (VM, at({"notBeforeTimeout": 7}, *OF_VM)),
-        (VM, at({"enable": "false"}, *OF_VM)),
-        (VM, at(7, *POLICY, "userInitiatedReboot")),
-        (VM, at(1, *POLICY, "userInitiatedReboot", "automaticallyApprove")),
+        (DB, at({"notBeforeTimeout": "PT20M"}, *OF_VM)),
+        (DB, at({"notBeforeTimeout": 7}, *OF_VM)),
+        (DB, at({"enable": "false"}, *OF_VM)),
+        (DB, at(7, *POLICY, "userInitiatedReboot")),
+        (DB, at(1, *POLICY, "userInitiatedReboot", "automaticallyApprove")),
         (BATCH, at({"enable": 1}, *OF_SET)),
     ],
 )
@@ -206,7 +203,7 @@ def test_passwords_and_the_like_are_never_kept(tmp_path):
     with asked(open_store(f"sqlite:{tmp_path}/it.db")) as arm:
         for method in ("PATCH", "PUT"):
             for path, body in (
-                (VM, {"properties": secret, "resources": [{"properties": secret}]}),
+                (DB, {"properties": secret, "resources": [{"properties": secret}]}),
                 (BATCH, at(secret, "properties", "virtualMachineProfile")),
             ):
                 answer = arm.call(method, path, body)
@@ -249,8 +246,8 @@ def test_tags_of_the_fleet_file_can_be_taken_away(arm):
     assert arm.served.call("PUT", "/v1/fleet", fleet).status == 200
 
     def tags(method, body):
-        answer = arm.call(method, VM, body)
-        assert answer.json["tags"] == arm.get(VM).json["tags"]
+        answer = arm.call(method, DB, body)
+        assert answer.json["tags"] == arm.get(DB).json["tags"]
         return answer.json["tags"]
 
     assert tags("PATCH", {"tags": {"team": None, "new": "x"}}) == {"cost": "12", "new": "x"}
@@ -263,4 +260,4 @@ def test_tags_of_the_fleet_file_can_be_taken_away(arm):
     # On Azure that is one tag.
     row["tags"] = {"team": "shop", "TEAM": "red"}
     assert arm.served.call("PUT", "/v1/fleet", fleet).status == 200
-    assert arm.get(VM).json["tags"] == {"team": "red"}
+    assert arm.get(DB).json["tags"] == {"team": "red"}

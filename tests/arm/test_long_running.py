@@ -6,13 +6,9 @@ from fairnotice.control.fleet_files import sample_fleet, specification
 from fairnotice.stores.opening import open_store
 from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import Priority
-from tests.arm.calling import COMPUTE, SUBSCRIPTION, asked, operation
+from tests.arm.calling import BATCH, COMPUTE, DB, SPOT, SUBSCRIPTION, WEB_0, asked, operation
 
-VM = f"{COMPUTE}/virtualMachines/web-0"
-DB = f"{COMPUTE}/virtualMachines/db"
-BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
 PATIENCE = 100
-SPOT = f"{COMPUTE}/virtualMachineScaleSets/spot"
 
 
 def monitor(arm, answer):
@@ -22,7 +18,7 @@ def monitor(arm, answer):
 
 def test_a_restart_is_over_when_its_impact_is(arm):
     """InProgress while the event waits; Succeeded when it is approved and done."""
-    answer = arm.post(f"{VM}/restart", query="api-version=2022-11-01")
+    answer = arm.post(f"{WEB_0}/restart", query="api-version=2022-11-01")
     assert (answer.status, answer.body) == (202, b"")
     assert answer.headers["retry-after"] == "1"
     operation = answer.headers["azure-asyncoperation"]
@@ -251,7 +247,7 @@ def test_evicting_a_spot_vm_that_is_no_instance(arm):
 def test_reapplying_changes_nothing(arm):
     """It is answered as done; nothing is announced, and a VM that is not there is not found."""
     before = arm.fleet.vms["web-0"]
-    answer = arm.post(f"{VM}/reapply")
+    answer = arm.post(f"{WEB_0}/reapply")
     assert (answer.status, answer.body) == (200, b"")
     assert (arm.fleet.vms["web-0"], arm.events("web-0")) == (before, [])
     path = f"{COMPUTE}/virtualMachines/nobody/reapply"
@@ -265,14 +261,14 @@ def test_reapplying_changes_nothing(arm):
 
 def test_what_is_canceled_and_what_fails_says_why(arm):
     """Canceled by somebody; failed by the driver."""
-    canceled = arm.post(f"{VM}/restart")
+    canceled = arm.post(f"{WEB_0}/restart")
     (event,) = arm.events("web-0")
     arm.served.post(f"/v1/events/{event['EventId']}/cancel")
     found = arm.until(canceled, "Canceled")
     assert "canceled by operator" in found["error"]["message"]
     assert monitor(arm, canceled).status == 409
     arm.served.run.conductor._driver.next_fails("web-0", reason="the disk is gone")
-    failed = arm.post(f"{VM}/restart")
+    failed = arm.post(f"{WEB_0}/restart")
     arm.approve("web-0")
     found = arm.until(failed, "Failed")
     assert "the disk is gone" in found["error"]["message"]
@@ -282,16 +278,16 @@ def test_what_is_canceled_and_what_fails_says_why(arm):
 
 def test_a_repeat_by_the_tools_own_retry_schedules_nothing_twice(arm):
     """The same x-ms-client-request-id at the same address is the same request; and answered so."""
-    one = arm.post(f"{VM}/restart", x_ms_client_request_id="11-22")
-    two = arm.post(f"{VM}/restart", x_ms_client_request_id="11-22")
+    one = arm.post(f"{WEB_0}/restart", x_ms_client_request_id="11-22")
+    two = arm.post(f"{WEB_0}/restart", x_ms_client_request_id="11-22")
     assert one.headers["azure-asyncoperation"] == two.headers["azure-asyncoperation"]
     assert one.headers["x-ms-client-request-id"] == "11-22"
     assert len(arm.events("web-0")) == 1
     # A tool has one id for all that one command of its asks: another VM is another request.
     assert arm.post(f"{DB}/restart", x_ms_client_request_id="11-22").status == 202
     assert len(arm.events("db")) == 1
-    arm.post(f"{VM}/restart", x_ms_client_request_id="33")
-    arm.post(f"{VM}/restart")
+    arm.post(f"{WEB_0}/restart", x_ms_client_request_id="33")
+    arm.post(f"{WEB_0}/restart")
     assert len(arm.events("web-0")) == 3
 
 

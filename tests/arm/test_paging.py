@@ -5,10 +5,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from fairnotice.arm.paging import PAGE_ROWS
-from tests.arm.calling import COMPUTE, SUBSCRIPTION, VERSION, asked
+from tests.arm.calling import BATCH, COMPUTE, SUBSCRIPTION, VERSION, asked
 
 EVERYWHERE = f"{SUBSCRIPTION}/providers/Microsoft.Compute"
-BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
 MORE = PAGE_ROWS + 3
 
 

@@ -2,11 +2,9 @@
 
 import pytest
 
-from tests.arm.calling import COMPUTE, GROUP, SUBSCRIPTION
+from tests.arm.calling import BATCH, COMPUTE, GROUP, SUBSCRIPTION, WEB_0
 
 OTHER = SUBSCRIPTION[:-1] + "2"
-VM = f"{COMPUTE}/virtualMachines/web-0"
-BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
 
 
 @pytest.mark.parametrize(
@@ -18,20 +16,21 @@ BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
         ("ResourceNotFound", "GET", f"{COMPUTE}/virtualMachineScaleSets/nobody"),
         ("ResourceNotFound", "GET", f"{BATCH}/virtualMachines/9"),
         ("ResourceNotFound", "GET", f"{COMPUTE}/availabilitySets/nobody"),
-        ("ResourceGroupNotFound", "GET", VM.replace("/sample/", "/other/")),
+        ("ResourceGroupNotFound", "GET", WEB_0.replace("/sample/", "/other/")),
         ("ResourceGroupNotFound", "POST", f"{BATCH}/restart".replace("/sample/", "/other/")),
         ("ResourceGroupNotFound", "DELETE", f"{SUBSCRIPTION}/resourceGroups/other"),
         ("ResourceGroupNotFound", "GET", f"{SUBSCRIPTION}/resourceGroups/other"),
         ("ResourceGroupNotFound", "GET", f"{COMPUTE}/virtualMachines".replace("sample", "other")),
         ("SubscriptionNotFound", "GET", OTHER),
-        ("SubscriptionNotFound", "GET", VM.replace(SUBSCRIPTION, OTHER)),
-        ("SubscriptionNotFound", "POST", f"{VM}/restart".replace(SUBSCRIPTION, OTHER)),
+        ("SubscriptionNotFound", "GET", WEB_0.replace(SUBSCRIPTION, OTHER)),
+        ("SubscriptionNotFound", "POST", f"{WEB_0}/restart".replace(SUBSCRIPTION, OTHER)),
         ("InvalidResourceType", "GET", f"{COMPUTE}/disks"),
         ("InvalidResourceType", "GET", f"{COMPUTE}/cloudServices/FrontEnd"),
-        ("InvalidResourceType", "POST", f"{VM}/explode"),
+        ("InvalidResourceType", "POST", f"{WEB_0}/explode"),
         ("InvalidResourceNamespace", "GET", f"{GROUP}/providers/Microsoft.Network/networks"),
         ("NotFound", "GET", "/"),
         ("NotFound", "GET", "/subscriptions//resourceGroups"),
+        ("InvalidResourceType", "POST", f"{COMPUTE}/virtualMachines//restart"),
         (
             "NotFound",
             "GET",
@@ -47,10 +46,13 @@ def test_what_is_not_there(looking, code, method, path):
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        (f"{VM}/runCommand", ("'virtualMachines/runCommand' of 'Microsoft.Compute' is not here",)),
+        (
+            f"{WEB_0}/runCommand",
+            ("'virtualMachines/runCommand' of 'Microsoft.Compute' is not here",),
+        ),
         (f"{COMPUTE}/disks/one", ("'disks' of 'Microsoft.Compute' is not here",)),
         (
-            f"{VM}/providers/Microsoft.Insights/metrics",
+            f"{WEB_0}/providers/Microsoft.Insights/metrics",
             ("'Microsoft.Insights/metrics' is not here", "only Microsoft.Compute"),
         ),
         (
@@ -97,13 +99,15 @@ def test_resource_groups_are_declared(looking, method):
 )
 def test_an_api_version_is_a_date_from_2019_on(looking, code, query):
     """Older, none, two, or something else: refused before anything is done."""
-    looking.refused(400, code, "GET", VM, query=query)
+    looking.refused(400, code, "GET", WEB_0, query=query)
 
 
-@pytest.mark.parametrize("version", ["2019-01-01", "2026-04-01", "2025-10-01-preview"])
+@pytest.mark.parametrize(
+    "version", ["2019-01-01", "2026-04-01", "2025-10-01-Preview", "2025-01-01-alpha"]
+)
 def test_any_later_api_version_is_taken(looking, version):
     """Each tool asks by another, and they change with every release."""
-    assert looking.get(VM, query=f"API-Version={version}").status == 200
+    assert looking.get(WEB_0, query=f"API-Version={version}").status == 200
 
 
 DEEP = b'{"properties":' + b'{"a":' * 60 + b"1" + b"}" * 61
@@ -119,7 +123,7 @@ DEEP = b'{"properties":' + b'{"a":' * 60 + b"1" + b"}" * 61
 )
 def test_a_malformed_body(looking, body):
     """400, and nothing is changed."""
-    for path in (VM, BATCH, f"{COMPUTE}/availabilitySets/web"):
+    for path in (WEB_0, BATCH, f"{COMPUTE}/availabilitySets/web"):
         looking.refused(400, "InvalidRequestContent", "PUT", path, body)
 
 
@@ -151,27 +155,27 @@ def test_instances_that_are_not_there(looking):
 def test_a_byte_order_mark_is_passed_over(looking):
     """Some tools of Windows begin a body with it."""
     mark = b"\xef\xbb\xbf"
-    assert looking.call("PATCH", VM, mark + b'{"location": "local"}').status == 200
-    looking.refused(400, "InvalidRequestContent", "PATCH", VM, mark)
+    assert looking.call("PATCH", WEB_0, mark + b'{"location": "local"}').status == 200
+    looking.refused(400, "InvalidRequestContent", "PATCH", WEB_0, mark)
 
 
 def test_a_body_that_is_too_large(looking):
     """Neither is it read to its end, nor kept."""
     large = b'{"tags": {"a": "' + b"a" * 1_100_000 + b'"}}'
-    looking.refused(413, "RequestContentTooLarge", "PATCH", VM, large)
-    looking.refused(413, "RequestContentTooLarge", "PATCH", VM, {"tags": {"a": "a" * 70_000}})
+    looking.refused(413, "RequestContentTooLarge", "PATCH", WEB_0, large)
+    looking.refused(413, "RequestContentTooLarge", "PATCH", WEB_0, {"tags": {"a": "a" * 70_000}})
     # In bytes, however few characters they are.
     wide = {"tags": {"a": "\N{GRINNING FACE}" * 20_000}}
-    looking.refused(413, "RequestContentTooLarge", "PATCH", VM, wide)
+    looking.refused(413, "RequestContentTooLarge", "PATCH", WEB_0, wide)
 
 
 def test_another_method(looking):
     """405, which says what is taken: in words, and as RFC 9110 wants it."""
-    said = looking.refused(405, "HttpMethodNotAllowed", "PUT", f"{VM}/restart", {})
+    said = looking.refused(405, "HttpMethodNotAllowed", "PUT", f"{WEB_0}/restart", {})
     assert "POST" in said
     for path, taken in (
-        (f"{VM}/restart", "POST"),
-        (VM, "GET, HEAD, DELETE, PATCH, PUT"),
+        (f"{WEB_0}/restart", "POST"),
+        (WEB_0, "GET, HEAD, DELETE, PATCH, PUT"),
         (GROUP, "HEAD, GET, PUT, PATCH, DELETE"),
     ):
         assert looking.call("OPTIONS", path).headers["allow"] == taken
@@ -179,11 +183,11 @@ def test_another_method(looking):
 
 def test_what_the_law_refuses(arm):
     """In its own words: evicting a Regular VM, restarting one that is stopped, what is not made."""
-    arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/simulateEviction")
-    arm.until(arm.post(f"{VM}/powerOff"), "Succeeded")
-    said = arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/restart")
+    arm.refused(409, "OperationNotAllowed", "POST", f"{WEB_0}/simulateEviction")
+    arm.until(arm.post(f"{WEB_0}/powerOff"), "Succeeded")
+    said = arm.refused(409, "OperationNotAllowed", "POST", f"{WEB_0}/restart")
     assert "Start it first." in said
-    arm.refused(409, "OperationNotAllowed", "POST", f"{VM}/performMaintenance")
+    arm.refused(409, "OperationNotAllowed", "POST", f"{WEB_0}/performMaintenance")
 
 
 def test_all_of_a_scale_set_or_none(arm):
@@ -198,7 +202,10 @@ def test_all_of_a_scale_set_or_none(arm):
 @pytest.mark.parametrize(
     "path",
     [
-        *(f"{VM}/{word}" for word in ("reimage", "generalize", "capture", "convertToManagedDisks")),
+        *(
+            f"{WEB_0}/{word}"
+            for word in ("reimage", "generalize", "capture", "convertToManagedDisks")
+        ),
         *(f"{BATCH}/{word}" for word in ("reimage", "reimageall")),
     ],
 )
@@ -225,7 +232,7 @@ def test_what_is_declared_is_neither_made_nor_deleted(looking, what):
         assert looking.get(f"{path}/{known[what]}").status == 200
 
 
-@pytest.mark.parametrize("of", [VM, BATCH, f"{BATCH}/virtualMachines/0"])
+@pytest.mark.parametrize("of", [WEB_0, BATCH, f"{BATCH}/virtualMachines/0"])
 def test_what_is_not_understood_is_not_done(looking, of):
     """A body that is none, and hibernating: nothing is deallocated instead."""
     looking.refused(400, "InvalidRequestContent", "POST", f"{of}/restart", b"{")
@@ -238,13 +245,13 @@ def test_what_is_not_understood_is_not_done(looking, of):
 def test_a_page_of_another_site_is_kept_out(looking):
     """As on the control port: neither by another name, nor with another Origin."""
     for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
-        looking.refused(403, "AuthorizationFailed", "GET", VM, **headers)
-    assert looking.get(VM, Host="localhost:8643").status == 200
+        looking.refused(403, "AuthorizationFailed", "GET", WEB_0, **headers)
+    assert looking.get(WEB_0, Host="localhost:8643").status == 200
 
 
 def test_a_shown_token_must_be_one(looking):
     """Where nobody has to say who he is, too: forged, malformed, or of somebody else."""
     for text in ("x", "a.b.c", "fairnotice_0123456789abcdef_" + "a" * 43):
         looking.refused(
-            401, "InvalidAuthenticationToken", "GET", VM, Authorization=f"Bearer {text}"
+            401, "InvalidAuthenticationToken", "GET", WEB_0, Authorization=f"Bearer {text}"
         )

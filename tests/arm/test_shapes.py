@@ -56,13 +56,13 @@ def test_vms_are_those_that_are_no_instances(looking):
 
 
 def test_a_vm_is_the_same_whatever_the_case_of_its_address(looking):
-    """Azure's own tools write resourcegroups and resourceGroups."""
+    """Azure's own tools write resourcegroups and resourceGroups, and `az resource` two slashes."""
     path = f"{COMPUTE}/virtualMachines/web-0"
     found = looking.get(path)
     assert found.json["id"] == path
     assert found.json["properties"]["availabilitySet"]["id"] == f"{COMPUTE}/availabilitySets/web"
     assert found.headers["etag"] == found.json["etag"]
-    for other in (path.upper(), path.lower(), f"{path}/"):
+    for other in (path.upper(), path.lower(), f"{path}/", path.replace("Compute/", "Compute//")):
         assert looking.get(other).json == found.json
 
 

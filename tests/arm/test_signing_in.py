@@ -7,7 +7,9 @@ import hmac
 import json
 import ssl
 import stat
+import subprocess
 from datetime import timedelta
+from ipaddress import ip_address
 
 import pytest
 from cryptography import x509
@@ -247,6 +249,18 @@ def test_who_does_not_say_who_he_is_gets_nothing(key_file, fields, status, error
     asyncio.run(story())
 
 
+def test_an_endpoint_does_not_sign_in(key_file):
+    """It speaks for the VMs of its node, with its own key, and asks nothing of Azure's."""
+
+    async def story():
+        scene = Scene(key_file)
+        secret = scene.token("node", "endpoint", node="node-0")
+        found, answer = await scene.sign_in(client_id="node", client_secret=secret)
+        assert (found, answer["error"]) == (401, "invalid_client")
+
+    asyncio.run(story())
+
+
 def test_a_page_another_type_and_another_tenant_are_refused(key_file):
     """A browser that is made to sign in has an Origin."""
 
@@ -384,15 +398,44 @@ def _must_be_believed(own):
 
 def _signed_by_another(own):
     """A server's certificate in the name of this authority, by a key that it does not have."""
-    key, server = ec.generate_private_key(ec.SECP256R1()), _certificate(own.pair.certificate)
+    made = _signed(own, ec.generate_private_key(ec.SECP256R1()), x509.DNSName("localhost"))
+    return made + own.pair.key.read_bytes()
+
+
+def _signed(own, key, name):
+    """A certificate in the name of this authority: for the key of its server, and this name."""
+    server = _certificate(own.pair.certificate)
     made = (
         x509.CertificateBuilder(server.issuer, server.subject, server.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(server.not_valid_before_utc)
         .not_valid_after(server.not_valid_after_utc)
+        .add_extension(x509.SubjectAlternativeName([name]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return made.public_bytes(serialization.Encoding.PEM) + own.pair.key.read_bytes()
+    return made.public_bytes(serialization.Encoding.PEM)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_believed"),
+    [
+        (x509.DNSName("localhost"), True),
+        (x509.IPAddress(ip_address("127.69.0.10")), True),
+        (x509.IPAddress(ip_address("::1")), True),
+        (x509.DNSName("management.azure.com"), False),
+        (x509.IPAddress(ip_address("203.0.113.4")), False),
+    ],
+)
+def test_whoever_steals_the_authority_vouches_for_this_machine_alone(tmp_path, name, is_believed):
+    """A terminal that trusts it goes on to pip and to the rest of the web."""
+    own = OwnAuthority(tmp_path / "authority", ManualClock())
+    stolen = serialization.load_pem_private_key((own.directory / "ca.key").read_bytes(), None)
+    made = tmp_path / "made.pem"
+    made.write_bytes(_signed(own, stolen, name))
+    command = ["openssl", "verify", "-no_check_time", "-CAfile", own.ca, made]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (found.returncode == 0) == is_believed
+    assert is_believed or "permitted subtree violation" in found.stderr
 
 
 def test_a_vm_has_no_identity_until_it_is_given_one_and_never_anothers(key_file):

@@ -49,6 +49,7 @@ REDEPLOY = (
     f"rest --method post --url {COMPUTE}/virtualMachineScaleSets/batch/redeploy"
     '?api-version=2024-11-01 --body {"instanceIds":["1"]}'
 )
+MACHINES = "Microsoft.Compute/virtualMachines"
 NOTICE = (
     "vmss update -g sample -n batch --enable-terminate-notification true "
     "--terminate-notification-time"
@@ -131,6 +132,8 @@ LANES = (
         REDEPLOY,
     ),
     (
+        f"resource show -g sample -n web-2 --resource-type {MACHINES}",
+        f"resource invoke-action -g sample -n web-2 --resource-type {MACHINES} --action reapply",
         "group list",
         "group show -n sample",
         "group exists -n sample",

@@ -1,6 +1,7 @@
 """What is said of an address that is not here: which part of it is not."""
 
 from fairnotice.arm.failures import Failure, no_namespace
+from fairnotice.arm.paths import segments
 from fairnotice.arm.routes import ROUTES
 
 DECLARED = "VMs are declared in the fleet file (fairnotice fleet apply), and nothing is chosen here"
@@ -26,7 +27,7 @@ def no_address(path: str) -> Failure:
 
 def _kind(path: str) -> tuple[str, str]:
     """The namespace of an address, and the type of what is asked for, with all it is part of."""
-    parts = path.strip("/").split("/")
+    parts = segments(path)
     low = [part.lower() for part in parts]
     if PROVIDERS not in low:
         return "", ""

@@ -32,7 +32,8 @@ OPERATIONS = f"{COMPUTE}/locations/{{location}}/operations/{{operation}}"
 FIRST_YEAR = 2019
 # Where a tool is to be told one that is taken.
 VERSION_SHOWN = "2024-11-01"
-_VERSION = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(-preview)?")
+_VERSION = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(-[a-z]+)?", re.IGNORECASE)
+_NO_PARENT = re.compile(r"(/providers/[^/]+)//", re.IGNORECASE)
 
 
 class Pattern(NamedTuple):
@@ -42,7 +43,7 @@ class Pattern(NamedTuple):
 
     def match(self, path: str) -> dict[str, str] | None:
         """What stands for each name; None where it is another address."""
-        parts = path.strip("/").split("/")
+        parts = segments(path)
         if len(parts) != len(self.segments):
             return None
         found: dict[str, str] = {}
@@ -54,9 +55,18 @@ class Pattern(NamedTuple):
         return found if all(found.values()) else None
 
 
+def segments(path: str) -> list[str]:
+    """The parts of an address.
+
+    The one that `az resource` leaves empty, where a resource is part of no other, is passed over.
+    No other is: what a script leaves empty by mistake names nothing.
+    """
+    return _NO_PARENT.sub(r"\1/", path).strip("/").split("/")
+
+
 def pattern(path: str) -> Pattern:
     """An address as it is matched."""
-    parts = path.strip("/").split("/")
+    parts = segments(path)
     return Pattern(tuple(part if part.startswith("{") else part.lower() for part in parts))
 
 

@@ -143,12 +143,11 @@ class Wish(NamedTuple):
 
 async def describe(call: Call, wish: Wish) -> None:
     """Have it so: all of it, or nothing."""
-    who = Who(call.who.requester)
-    if call.expected:
-        # A repeat has read what the first one has changed: it is told that it was taken.
-        who = who._replace(key=f"{call.who.key}:described")
-        if call.service.has_request(who):
-            return
+    who = Who(call.who.requester, f"{call.who.key}:described")
+    if call.service.has_request(who):
+        # A repeat is told that it was taken: what others have said since stays, and an If-Match
+        # that it brings speaks of what it has changed itself.
+        return
     body = call.body or {}
     policy, notice = _policy(body, wish), _notice(body, wish)
     must_fit(body, KINDS[wish.kind])

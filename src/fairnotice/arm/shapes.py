@@ -10,6 +10,7 @@ from fairnotice.arm.merging import merged
 from fairnotice.arm.signing import TENANT
 from fairnotice.engine import Fleet
 from fairnotice.engine.describing import version
+from fairnotice.engine.fleet_changes import UPDATE_DOMAINS
 from fairnotice.engine.keeping import NOTHING, kept_name
 from fairnotice.engine.removing import staying
 from fairnotice.model import Event, ScaleSet, Scope, Vm
@@ -29,7 +30,6 @@ POLICIES = {
     EventType.REDEPLOY: "userInitiatedRedeploy",
 }
 FAULT_DOMAINS = 3
-UPDATE_DOMAINS = 5
 
 
 def subscription() -> Json:
