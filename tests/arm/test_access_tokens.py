@@ -226,7 +226,7 @@ def test_an_identity_ends_with_its_vm_and_is_not_that_of_the_next_of_its_name(tm
 
         gone = arm.call("DELETE", f"{COMPUTE}/virtualMachines/db", Authorization=root)
         assert gone.status == 202
-        until(lambda: "db" not in arm.fleet.vms, "the WEB_0's end")
+        until(lambda: "db" not in arm.fleet.vms, "the VM's end")
         assert seen(arm, old) == 401
         (token,) = [
             one

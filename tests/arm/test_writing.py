@@ -5,7 +5,7 @@ import pytest
 from fairnotice.arm.merging import merged
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.words import EventType
-from tests.arm.calling import BATCH, COMPUTE, DB, SPOT, WEB, asked, notice, policy
+from tests.arm.calling import BATCH, DB, SPOT, WEB, WEB_0, asked, notice, policy
 
 
 @pytest.mark.parametrize("method", ["PATCH", "PUT"])
@@ -125,7 +125,7 @@ def test_what_stands_beside_what_is_obeyed_is_only_kept(arm, path, vm):
 
 def test_a_policy_is_of_the_set_that_a_vm_is_in(looking):
     """And one that is no policy is refused; as is terminate notice of a VM."""
-    web = f"{COMPUTE}/virtualMachines/web-0"
+    web = WEB_0
     body = policy(userInitiatedReboot=True)
     looking.refused(400, "InvalidParameter", "PATCH", web, body)
     looking.refused(400, "InvalidParameter", "PATCH", DB, policy(userInitiatedReboot="yes"))
@@ -139,7 +139,7 @@ def test_a_policy_is_of_the_set_that_a_vm_is_in(looking):
 
 def test_a_vm_of_a_set_is_sent_back_as_it_was_read(arm):
     """Whatever was kept of its policy, and however it is taken away again."""
-    web = f"{COMPUTE}/virtualMachines/web-0"
+    web = WEB_0
     targets = {"scheduledEventsAdditionalPublishingTargets": {"eventGridAndResourceGraph": {}}}
     said = {"properties": {"scheduledEventsPolicy": targets}}
     for body in ({"location": "local"}, {"properties": {"scheduledEventsPolicy": None}}):
@@ -182,7 +182,7 @@ def test_other_properties_are_kept_and_given_back():
         assert "vm:db" not in arm.fleet.kept
 
 
-@pytest.mark.parametrize("path", [BATCH, WEB, f"{COMPUTE}/virtualMachines/web-0"])
+@pytest.mark.parametrize("path", [BATCH, WEB, WEB_0])
 def test_sets_and_the_vms_in_them_keep_other_properties_too(arm, path):
     """Given back beside what is ours, until a PUT does not say them; of a scale set, null does.
 
@@ -231,7 +231,7 @@ def test_what_cannot_be_another_is_refused(looking):
         (DB, {"properties": {"virtualMachineScaleSet": {"id": "/x"}}}),
         (BATCH, {"sku": {"name": "Standard_D64s_v5"}}),
         (BATCH, {"properties": {"virtualMachineProfile": {"priority": "Spot"}}}),
-        (f"{COMPUTE}/virtualMachines/web-0", {"properties": {"availabilitySet": {"id": "/x"}}}),
+        (WEB_0, {"properties": {"availabilitySet": {"id": "/x"}}}),
         (DB, {"properties": {"evictionPolicy": "Delete"}}),
         (SPOT, {"properties": {"virtualMachineProfile": {"evictionPolicy": "Nothing"}}}),
         (BATCH, {"properties": {"orchestrationMode": "Flexible"}}),
