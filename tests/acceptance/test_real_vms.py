@@ -113,7 +113,6 @@ def test_a_control_plane_killed_in_each_impact_leaves_the_vm_as_it_should_be(clo
     """Never paused for good, never rebooted twice."""
     _begin(cloud, manner=guest.slow(SLOW_SECONDS))
     first = cloud.boots(VM)
-    _domain(cloud).setAutostart(1)
     maintain = ("node", "maintain", "n1", "--duration", "4")
     _killed_in(cloud, "freeze", *maintain, when=_paused)
     assert cloud.states(VM) == {"n1": RUNNING}
@@ -122,21 +121,29 @@ def test_a_control_plane_killed_in_each_impact_leaves_the_vm_as_it_should_be(clo
     assert cloud.states(VM) == {"n1": RUNNING}
     wait_until("it has booted", lambda: len(cloud.boots(VM)) == 2)
     _answered(cloud)
-    _domain(cloud).migrateSetMaxSpeed(MIGRATION_MIB_PER_SECOND)
-    _killed_in(cloud, "migrate", "node", "migrate", "n1", when=_migrating)
-    assert cloud.states(VM) == {"n2": RUNNING}
-    assert _domain(cloud).autostart() == 1
-    run_uncordon(cloud)
-    _answered(cloud)
+    _killed_while_it_moves(cloud, "n1", "n2", autostart=0)
+    # What its node starts by itself is held back meanwhile.
+    _killed_while_it_moves(cloud, "n2", "n1", autostart=1)
     assert len(cloud.boots(VM)) == 2
     _killed_in(cloud, "redeploy", "vm", "redeploy", VM, when=_pressed)
-    assert cloud.states(VM) == {"n1": RUNNING}
+    assert cloud.states(VM) == {"n2": RUNNING}
     assert _domain(cloud).autostart() == 1
     wait_until("it has booted", lambda: len(cloud.boots(VM)) == 3)
     _answered(cloud)
     assert len(set(cloud.boots(VM))) == len(cloud.boots(VM)) == 3
     _killed_in(cloud, "delete", "vm", "delete", VM, when=_pressed)
     assert cloud.states(VM) == {}
+
+
+def _killed_while_it_moves(cloud, source, target, *, autostart):
+    domain = _domain(cloud)
+    domain.setAutostart(autostart)
+    domain.migrateSetMaxSpeed(MIGRATION_MIB_PER_SECOND)
+    _killed_in(cloud, "migrate", "node", "migrate", source, when=_migrating)
+    assert cloud.states(VM) == {target: RUNNING}
+    assert _domain(cloud).autostart() == autostart
+    run_uncordon(cloud)
+    _answered(cloud)
 
 
 def _answered(cloud):

@@ -6,11 +6,12 @@ import threading
 import pytest
 
 from fairnotice.drivers.libvirt import driver as drivers
-from fairnotice.drivers.libvirt import moves
+from fairnotice.drivers.libvirt import migrating
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.records import moved_in
 from fairnotice.words import ImpactKind, Outcome
-from tests.drivers.libvirt_nodes import RUNNING, TestNodes, libvirt, order, states
+from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, libvirt, order, states
+from tests.waiting import until
 
 OFF = libvirt.VIR_DOMAIN_SHUTOFF
 MIGRATE = order(ImpactKind.MIGRATE)
@@ -31,15 +32,24 @@ class Migrations:
             node.instead |= {
                 "migrateToURI3": self.migrate, "abortJob": self.abort, "jobInfo": self.job,
             }  # fmt: skip
+            node.around = self.locked
+
+    def locked(self, node, _, call, *given):
+        """Nobody changes a domain while it moves: whoever tries waits, and finds it gone."""
+        if node == "n1":
+            until(lambda: not self.began.is_set(), "the end of the migration")
+        return call(*given)
 
     def migrate(self, domain, *_):
         """Blocks until it is over."""
         self.began.set()
         self.go_on.wait(20)
-        self.began.clear()
-        if not self.arrives:
-            raise libvirt.libvirtError("operation aborted: migration out job: canceled by client")
-        self.arrive(domain)
+        try:
+            if not self.arrives:
+                raise libvirt.libvirtError("operation aborted: migration out job: canceled")
+            self.arrive(domain)
+        finally:
+            self.began.clear()
 
     def arrive(self, domain):
         """On the other node, persistent, but not autostarted; and from its own it is gone."""
@@ -57,7 +67,6 @@ class Migrations:
         if self.aborts <= self.refusals:
             raise libvirt.libvirtError("cannot abort now")
         self.arrives = False
-        self.began.clear()
         self.go_on.set()
 
     def job(self, _):
@@ -147,8 +156,10 @@ def test_one_that_arrives_while_it_is_called_off_has_arrived(nodes, migrations):
 
 def test_one_that_cannot_be_called_off_is_said_to(nodes, migrations, monkeypatch):
     """Somebody has to look at it."""
-    monkeypatch.setattr(moves, "CALLING_OFF_SECONDS", 0.2)
+    monkeypatch.setattr(migrating, "CALLING_OFF_SECONDS", 0.2)
     migrations.refusals = 1000
+    # Until then nobody can write down what came of it.
+    threading.Timer(1.0, migrations.go_on.set).start()
     report = impact(nodes, MIGRATE._replace(limit_seconds=0.1))
     assert (report.outcome, "may yet arrive" in report.reason) == (Outcome.FAILED, True)
 
@@ -181,18 +192,72 @@ def test_a_migration_that_is_refused_has_failed(nodes, migrations):
     migrations.arrives = False
     migrations.go_on.set()
     report = impact(nodes)
-    assert (report.outcome, "canceled by client" in report.reason) == (Outcome.FAILED, True)
+    assert (report.outcome, "job: canceled" in report.reason) == (Outcome.FAILED, True)
     assert states(nodes) == {"n1": RUNNING}
 
 
-def test_one_that_is_under_way_already_is_waited_for(nodes, migrations):
-    """Whoever began it has died; the nodes go on."""
-    migrations.began.set()
+def test_one_that_begins_just_before_it_is_asked_for_is_waited_for(nodes, migrations):
+    """Whoever asked for it has died; the nodes go on."""
 
     def refuse(domain, *_):
+        migrations.began.set()
         threading.Timer(0.3, migrations.arrive, [domain]).start()
         raise libvirt.libvirtError("another migration job is already running")
 
     nodes["n1"].instead["migrateToURI3"] = refuse
     assert impact(nodes).outcome is Outcome.DONE
     assert states(nodes) == {"n2": RUNNING}
+
+
+@pytest.mark.parametrize(
+    "left",
+    [  # arrives, autostart, paused
+        (True, 0, False),
+        (True, 1, False),
+        # As in the last moment of one.
+        (True, 1, True),
+        (False, 0, False),
+        (False, 1, False),
+    ],
+)
+def test_whoever_carries_one_on_only_looks_until_it_is_over(nodes, migrations, monkeypatch, left):
+    """Killed in the middle; the nodes go on, and what comes of it is what is said of it."""
+    monkeypatch.setattr(drivers, "LAST_SECONDS", 0.0)
+    arrives, autostart, paused = left
+    migrations.arrives = arrives
+    domain = nodes["n1"].connection.lookupByName("vm")
+    domain.setAutostart(autostart)
+
+    async def story():
+        first, second = nodes.driver(), nodes.driver()
+        begun = asyncio.create_task(first.impact(MIGRATE, 1))
+        await asyncio.to_thread(migrations.began.wait)
+        await first.close()
+        assert begun.cancelled()
+        if paused:
+            domain.suspend()
+        assert (await second.outcome(MIGRATE.key, 2)).outcome is Outcome.UNDER_WAY
+        threading.Timer(0.3, migrations.go_on.set).start()
+        report = await ended(second, MIGRATE.key, 2)
+        await second.close()
+        return report
+
+    report = asyncio.run(asyncio.wait_for(story(), 20))
+    assert (report.outcome is Outcome.DONE) == arrives, report
+    (where,) = states(nodes)
+    assert where == ("n2" if arrives else "n1")
+    assert nodes[where].connection.lookupByName("vm").autostart() == autostart
+
+
+@pytest.mark.usefixtures("migrations")
+def test_one_whose_guest_ends_meanwhile_has_failed_at_once(nodes):
+    """It is off where it was, and on its way nowhere."""
+    domain = nodes["n1"].connection.lookupByName("vm")
+
+    def end(*_):
+        domain.destroy()
+        raise libvirt.libvirtError("domain is not running")
+
+    nodes["n1"].instead["migrateToURI3"] = end
+    assert impact(nodes).outcome is Outcome.FAILED
+    assert states(nodes) == {"n1": OFF}

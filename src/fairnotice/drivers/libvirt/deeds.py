@@ -14,9 +14,11 @@ not happen twice leaves a trace in that state before the phase is written:
 - Before each call that changes a machine it is looked whether a later impact has left its key on
   the domain: then the law has let go of this one, and it does nothing more but resume what it has
   paused. When its limit has passed it only undoes what it has begun.
-- What moves is switched off after `leaving` is written. It is off before `moving` is, and runs on
-  its target only afterwards. If it cannot run there, `returning` is written, and it runs where it
-  was; `staying`, where nothing of it can be on the target yet: then that is not asked.
+- A migration is `handed over` when all is written that has to be: while the nodes move a domain,
+  nobody can write to it. From then on it is only looked whether it has arrived.
+- What moves otherwise is switched off after `leaving` is written. It is off before `moving` is, and
+  runs on its target only afterwards. If it cannot run there, `returning` is written, and it runs
+  where it was; `staying`, where nothing of it can be on the target yet: then that is not asked.
 - Whether its node starts a VM by itself is written before that is held, and given back in the end.
 """
 
@@ -26,7 +28,7 @@ from datetime import timedelta
 from functools import partial
 
 from fairnotice.drivers.driver import Report
-from fairnotice.drivers.libvirt import moves, pauses, powering, records
+from fairnotice.drivers.libvirt import migrating, moves, pauses, powering, records
 from fairnotice.drivers.libvirt.footing import Failed, Footing, Superseded
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.looking import in_time
@@ -36,7 +38,7 @@ from fairnotice.words import ImpactKind, Outcome
 STEPS: Mapping[ImpactKind, Callable[[Footing], Awaitable[None]]] = {
     ImpactKind.FREEZE: pauses.freeze,
     ImpactKind.REBOOT: powering.reboot,
-    ImpactKind.MIGRATE: moves.migrate,
+    ImpactKind.MIGRATE: migrating.migrate,
     ImpactKind.REDEPLOY: moves.redeploy,
     ImpactKind.STOP: powering.stop,
     ImpactKind.DEALLOCATE: powering.deallocate,

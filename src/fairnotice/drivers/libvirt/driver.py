@@ -27,7 +27,7 @@ from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.looking import Lost, in_time, look_for
-from fairnotice.drivers.libvirt.moves import CALLING_OFF_SECONDS
+from fairnotice.drivers.libvirt.migrating import CALLING_OFF_SECONDS
 from fairnotice.drivers.libvirt.records import Record
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
 from fairnotice.drivers.libvirt.surveying import Surveyor

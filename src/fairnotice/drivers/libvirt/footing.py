@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from fairnotice.clock import Clock
@@ -114,11 +113,15 @@ class Footing:
     # ---- What is done and written ----
 
     async def write(self, **news: Any) -> None:  # noqa: ANN401 - fields of Record
-        """Note how far it has come, wherever the VM has a domain."""
+        """Note how far it has come, wherever the VM has a domain by then."""
         self.record = self.record._replace(**news)
         kept = self.clock.wall() - timedelta(days=self.settings.kept_days)
-        for name, sight in (await self.places()).items():
-            await self.again(partial(self.hosts[name].write, sight, self.record, kept))
+
+        async def write_everywhere() -> None:
+            for name, sight in (await self.places()).items():
+                await self.hosts[name].write(sight, self.record, kept)
+
+        await self.again(write_everywhere)
 
     async def call(self, host: Host, sight: Sight, call: Call) -> None:
         """Do something to a machine, unless it is another's by now.
