@@ -74,7 +74,8 @@ demo-vms: ## a real VM through every impact, by libvirt; as root (1 min)
 	@test "$$(id -u)" = 0 || { echo "VMs need root here: sudo make demo-vms" >&2; exit 1; }
 	@$(MAKE) --silent --no-print-directory install
 	@scripts/vm-tools
-	@$(PY) -m tests.vms
+	@chown -R --reference=Makefile .venv # with sudo, it is still that of whoever has the clone
+	@PYTHONDONTWRITEBYTECODE=1 $(PY) -m tests.vms
 
 diagram: install ## draw docs/reference/states.md from engine/transitions.py
 	$(PY) scripts/diagram.py

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from threading import Event
@@ -21,6 +22,8 @@ from tests.vms import guest, reaper
 
 CLOCK = SystemClock()
 
+# A libvirtd with its VMs takes less than one second to end.
+END_SECONDS_MAX = 30
 BRIDGE = "vms"
 GATEWAY, ENDPOINT = "10.77.0.1", "169.254.169.254"
 TOOLS = Path(__file__).parents[2] / "scripts" / "vm-tools"
@@ -188,9 +191,13 @@ class Node:
     def stop(self) -> None:
         """End it and its VMs."""
         if self.process is not None:
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait(30)
-            self.process = None
+            process, self.process = self.process, None
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(END_SECONDS_MAX)
+            finally:
+                # Of one that has ended, that is nothing.
+                process.kill()
 
 
 class Nodes:
@@ -219,10 +226,12 @@ class Nodes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for node in self.nodes.values():
-            node.stop()
-        self.network.__exit__()
-        self._turn.close()
+        # Whichever of them does not end: nothing of the others is left.
+        with ExitStack() as ending:
+            ending.callback(self._turn.close)
+            ending.callback(self.network.__exit__)
+            for node in self.nodes.values():
+                ending.callback(node.stop)
 
     def console(self, vm: str) -> Path:
         """Where a VM speaks."""
