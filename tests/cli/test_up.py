@@ -224,4 +224,11 @@ def test_azures_tools_are_served_unless_somebody_says_no(tmp_path, options, ther
     with started(tmp_path, "--store", f"sqlite:{tmp_path}/it.db", *options) as (process, _):
         assert (tmp_path / "azure-tools" / "ca.pem").exists() is there
         process.terminate()
-        assert ("az, at https://localhost:" in process.stdout.read()) is there
+        said = process.stdout.read()
+    assert ("az, at https://localhost:" in said) is there
+    programs = re.findall(r'^eval "\$\((\S+) az-login\)"', said, re.MULTILINE)
+    assert len(programs) == there
+    for program in programs:
+        # Another terminal has another PATH; were it not found, az would go on as its own.
+        assert Path(program).is_absolute()
+        assert os.access(program, os.X_OK)

@@ -90,6 +90,13 @@ def test_it_is_given_up_when_its_time_is_over():
     assert retries.expired(hook, letter(), dead.dead_at + HOUR) is None
 
 
+@pytest.mark.parametrize(("attempts", "said"), [(1, "1 try"), (2, "2 tries")])
+def test_a_letter_says_how_often_it_was_tried(attempts, said):
+    """In words that people read."""
+    dead = retries.failed(webhook(attempts_max=attempts), letter(attempts=attempts - 1), START, "no")
+    assert dead.error == f"no; given up after {said}"
+
+
 def test_what_is_delivered_again_has_all_its_tries_before_it():
     """And all its time, and is due at once."""
     dead = retries.failed(webhook(), letter(attempts=29), START + HOUR, "no")

@@ -64,7 +64,10 @@ def _nothing(session: Session) -> str:
     """Why there is nothing to show: a name that nobody has must not look like innocence."""
     who = session.options.who
     if who is None:
-        return "Nobody has asked for anything, as far as is written down."
+        return (
+            "Nobody has asked for anything, as far as is written down. A control plane that asks "
+            "nobody who he is (fairnotice up) writes nothing down."
+        )
     tokens = session.remote.everything("tokens")["items"]
     if any(who in (token["name"], token["id"]) for token in tokens):
         return f"{who} has asked for nothing, as far as is written down."

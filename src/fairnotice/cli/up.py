@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import shlex
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
@@ -239,10 +240,16 @@ def welcome(run: Running) -> str:
     if run.arm is not None:
         said += [
             f"# Azure's own az, at https://localhost:{run.arm.port}/ (docs/guides/azure-tools.md)",
-            'eval "$(fairnotice az-login)" && az vm list -o table',
+            f'eval "$({_program()} az-login)" && az vm list -o table',
             "",
         ]
     return "\n".join(said)
+
+
+def _program() -> str:
+    """What starts this program in any other terminal, whatever is in its PATH."""
+    own = Path(sys.executable).with_name("fairnotice")
+    return shlex.quote(str(own)) if own.exists() else "fairnotice"
 
 
 def _say(text: str) -> None:

@@ -189,7 +189,8 @@ def _say_standing(session: Session, webhook: dict[str, Any]) -> None:
 def _delete(session: Session) -> int:
     gone = session.remote.delete("v1", "webhooks", session.options.name)
     forgotten = gone["waiting"] + gone["dead_letters"]
-    left = f", and {forgotten} deliveries are forgotten" if forgotten else ""
+    left = shown.counted(forgotten, "delivery that is", "deliveries that are")
+    left = f", with {left} forgotten" if forgotten else ""
     return session.show(gone, lambda _: shown.say(f"Deleted: {gone['name']}{left}"))
 
 

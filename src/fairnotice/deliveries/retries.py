@@ -63,14 +63,15 @@ def _why_given_up(webhook: Webhook, tried: Delivery, now: datetime, status: int)
     if status in NEVER_TAKEN:
         return "given up at once, since another try would come to the same"
     if tried.attempts >= webhook.attempts_max:
-        return f"given up after {tried.attempts} tries"
+        return f"given up after {tried.attempts} {'try' if tried.attempts == 1 else 'tries'}"
     return _why_expired(webhook, tried, now)
 
 
 def _why_expired(webhook: Webhook, tried: Delivery, now: datetime) -> str:
     if now < kept_until(webhook, tried):
         return ""
-    return f"given up after {webhook.keep_minutes} minutes"
+    minutes = webhook.keep_minutes
+    return f"given up after {minutes} {'minute' if minutes == 1 else 'minutes'}"
 
 
 def _given_up(tried: Delivery, now: datetime, why: str) -> Delivery:
