@@ -113,9 +113,9 @@ def domain(folder, name=VM):
     return xml.replace("<memory", f"{LABEL}<memory", 1)
 
 
-def place(port):
+def place(port, address="10.77.0.10"):
     """Where the VM is, as the file says it."""
-    return {"web-0": [{"port": port, "mac": MAC, "addresses": ["10.77.0.10"]}]}
+    return {"web-0": [{"port": port, "mac": MAC, "addresses": [address]}]}
 
 
 def test_a_vm_is_at_its_place_as_soon_as_it_runs_and_wherever_it_is_moved(nodes, tmp_path):
@@ -150,10 +150,11 @@ def test_a_node_on_which_vms_run_already_knows_them_when_it_is_set_up(nodes, tmp
     connection = node.open()
     network = connection.networkCreateXML(OPEN_NETWORK.format(bridge="virbr7"))
     xml = domain(tmp_path).replace('type="bridge"', 'type="network"')
-    xml = xml.replace(f'bridge="{BRIDGE}"', 'network="open"')
+    xml = xml.replace(f'bridge="{BRIDGE}"', 'network="open"').replace("10.77.0.10", "10.78.0.7")
     vm = connection.createXML(xml, libvirt.VIR_DOMAIN_START_PAUSED)
     assert "systemctl restart libvirtd" in node.setup("--apply", bridge="virbr7")
-    assert node.placed() == place(vm.XMLDesc().partition("<target dev='")[2].partition("'")[0])
+    port = vm.XMLDesc().partition("<target dev='")[2].partition("'")[0]
+    assert node.placed() == place(port, "10.78.0.7")
     assert "by the way: libvirtd runs" in node.setup("--check", bridge="virbr7")
     node.vms.write_text(node.vms.read_text().replace("web-0", "web-1"))
     with pytest.raises(AssertionError):

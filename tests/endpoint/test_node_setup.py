@@ -139,6 +139,44 @@ def test_what_was_typed_by_hand_is_not_said_to_be_undone(node):
     assert state(node)[:7] == clean[:7]
 
 
+def test_what_was_typed_by_hand_is_as_it_should_be(node):
+    """Nobody recorded it: the kernel is asked; and who is plugged in where it is told later on."""
+    node.place()
+    words = flags(node, hooks=False)
+    table = "bridge fairnotice_br0"
+    node.on_node(["sh", "-ec", node.setup(*words)])
+    assert node.setup(*words, "--check").startswith("br0 is as it should be.\n")
+    node.place(a="fn-a7")
+    node.setup(*words, "--refresh")
+    assert "fn-a7" in node.on_node(f"nft list set {table} ports")
+    assert node.setup(*words, "--check").startswith("br0 is as it should be.\n")
+
+    def left():
+        found = node.setup(*words, "--check", "--json", check=False)
+        assert found.returncode == 1
+        return [one["key"] for one in json.loads(found.stdout)["missing"]]
+
+    # Of other flags; less than it was; more; and half of it.
+    rules = node.setup(*words).split("\n\n")[0]
+    for otherwise in (
+        ["sh", "-ec", node.setup(*words, "--no-classic").split("\n\n")[0]],
+        f"nft flush chain {table} forward",
+        f"nft insert rule {table} prerouting accept",
+        "nft delete table inet fairnotice_br0",
+    ):
+        node.on_node(otherwise)
+        assert left() == ["rules fairnotice_br0"]
+        node.on_node(["sh", "-ec", rules])
+        node.setup(*words, "--refresh")
+        assert node.setup(*words, "--check").startswith("br0 is as it should be.\n")
+    for line in json.loads(node.setup(*words, "--undo", "--json"))["still_there"]:
+        node.on_node(["sh", "-ec", line])
+    for name in ("rp_filter", "arp_announce"):
+        node.on_node(f"sh -c 'echo 0 > /proc/sys/net/ipv4/conf/br0/{name}'")
+    node.on_node("sh -c 'echo 0 > /sys/class/net/br0/bridge/no_linklocal_learn'")
+    node.place()
+
+
 def test_what_was_there_already_stays(node):
     """An address and a setting that somebody else made are not ours to take."""
     node.on_node(f"ip addr add {METADATA}/32 dev br0")

@@ -130,9 +130,10 @@ def _apply(options: argparse.Namespace, wanted: Wanted) -> int:
         found = {"bridge": wanted.bridge, "done": lines, "restart": daemon or None}
         print(json.dumps(found, indent=2))
         return exits.DONE
-    void = node_findings.overruled(wanted)
-    print(f"# {wanted.bridge} is as it should be" + (", but:" if void else "."))
-    print("".join(f"# {why}.\n" for why in void), end="")
+    but = node_findings.overruled(wanted)
+    but += filter(None, [node_findings.not_answered(wanted)])
+    print(f"# {wanted.bridge} is as it should be" + (", but:" if but else "."))
+    print("".join(f"# {why}.\n" for why in but), end="")
     if daemon:
         print(f"# {_restart(daemon)}")
     return exits.DONE
@@ -177,10 +178,14 @@ def _check(options: argparse.Namespace, wanted: Wanted) -> int:
             f"--refresh puts that right; the hook, or fairnotice-places@{wanted.bridge}.path, "
             "should have."
         )
+    silent = node_findings.not_answered(wanted)
+    if silent:
+        lines.append(f"not answered: {silent}.")
     lines = lines or [f"{wanted.bridge} is as it should be."]
     found: dict[str, Any] = {"bridge": wanted.bridge}
     found["missing"] = [{"key": d.key, "why": d.why} for d in left]
     found["overruled"], found["left_over"], found["out_of_place"] = void, over, out
+    found["not_answered"] = silent or None
     found["restart"] = node_findings.not_called(wanted) or None
     if found["restart"]:
         lines.append(f"by the way: {_restart(found['restart'])}")
@@ -189,7 +194,7 @@ def _check(options: argparse.Namespace, wanted: Wanted) -> int:
         seen = ", ".join(found["not_isolated"])
         lines.append(f"by the way: VMs at these ports see each other's frames: {seen}.")
     _say(options, found, "\n".join(lines))
-    return exits.REFUSED if left or over or void or out else exits.DONE
+    return exits.REFUSED if left or over or void or out or silent else exits.DONE
 
 
 def _print(options: argparse.Namespace, wanted: Wanted) -> int:

@@ -2,7 +2,8 @@
 
 libvirt is not asked: a hook, from which this runs, must not. What it writes down about each domain
 that runs names the hardware address and the port of every interface; and of the networks whose DHCP
-server it runs, which address each hardware address has.
+server it runs, which address each hardware address has. What a label means is the driver's to say:
+one that it would refuse is none.
 """
 
 import contextlib
@@ -13,15 +14,16 @@ from ipaddress import ip_address
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from fairnotice.drivers.libvirt import labels
+from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.endpoint.places import NOBODY, Place, Places, fits
+from fairnotice.errors import UsageError
 
 log = logging.getLogger(__name__)
 
 DOMAINS = Path("/run/libvirt/qemu")
 LEASES = Path("/var/lib/libvirt/dnsmasq")
 HOOKS = Path("/etc/libvirt/hooks")
-# What an operator may have said about a domain: docs/guides/libvirt.md.
-LABEL = "{urn:fairnotice:libvirt:vm:1}vm"
 
 
 def places(
@@ -30,7 +32,7 @@ def places(
     """Every VM that runs with a port at this bridge; `without` is a domain that is just ending.
 
     A domain is a VM by its label, and one of which two say that they are it is neither: their
-    ports, and those of domains without a label, are nobody's.
+    ports, and those of domains without a label that can be read, are nobody's.
     """
     leased = _leased(leases / f"{bridge}.status")
     found: dict[str, list[tuple[Place, ...]]] = {}
@@ -38,9 +40,10 @@ def places(
         domain = _domain(path)
         if domain is None or domain.findtext("name") == without:
             continue
-        at = tuple(_places(domain, bridge, leased))
+        label = _label(domain)
+        at = tuple(_places(domain, label, bridge, leased))
         if at:
-            found.setdefault(_name(domain), []).append(at)
+            found.setdefault(_name(domain, label), []).append(at)
     nobodys = found.pop(NOBODY, [])
     for name, all_of_it in found.items():
         if len(all_of_it) > 1:
@@ -61,29 +64,40 @@ def _domain(path: Path) -> ET.Element | None:
     return root if root.tag == "domain" else root.find("domain")
 
 
-def _name(domain: ET.Element) -> str:
+def _label(domain: ET.Element) -> Label | None:
+    """What an operator has said about it; None where that is nothing, or cannot be read."""
+    try:
+        return labels.label_at(domain)
+    except UsageError as error:
+        name = domain.findtext("name")
+        log.warning("%s is nobody: its label is passed over: %s", name, error)
+        return None
+
+
+def _name(domain: ET.Element, label: Label | None) -> str:
     """As the fleet calls it; nobody, where there is no label."""
-    label = domain.find(f"metadata/{LABEL}")
     if label is None:
         return NOBODY
-    return label.get("name") or domain.findtext("name") or NOBODY
+    return label.name or domain.findtext("name") or NOBODY
 
 
-def _places(domain: ET.Element, bridge: str, leased: dict[str, list[str]]) -> Iterator[Place]:
+def _places(
+    domain: ET.Element, label: Label | None, bridge: str, leased: dict[str, list[str]]
+) -> Iterator[Place]:
+    labeled = () if label is None else label.addresses
     for interface in domain.iterfind("devices/interface"):
         target, mac = interface.find("target"), interface.find("mac")
         if _bridge_of(interface) != bridge or target is None or mac is None:
             continue
         port, hardware = target.get("dev", ""), mac.get("address", "").lower()
         fixed = [ip.get("address", "") for ip in interface.iterfind("ip")]
-        labeled = _labeled(domain)
         told = filter(_is_address, (*labeled, *fixed, *leased.get(hardware, ())))
         place = Place(port, hardware, tuple(dict.fromkeys(str(ip_address(one)) for one in told)))
         if fits(place):
             yield place
         elif port:
             # One domain's fault is not to put out all others.
-            log.warning("%s is left out: its port %r cannot be told", _name(domain), port)
+            log.warning("%s is left out: its port %r cannot be told", _name(domain, label), port)
 
 
 def _bridge_of(interface: ET.Element) -> str:
@@ -91,11 +105,6 @@ def _bridge_of(interface: ET.Element) -> str:
     actual, source = interface.find("actual/source"), interface.find("source")
     found = source if actual is None else actual
     return "" if found is None else found.get("bridge", "")
-
-
-def _labeled(domain: ET.Element) -> list[str]:
-    label = domain.find(f"metadata/{LABEL}")
-    return [] if label is None else label.get("addresses", "").split()
 
 
 def _leased(path: Path) -> dict[str, list[str]]:

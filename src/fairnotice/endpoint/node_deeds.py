@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from fairnotice.errors import UsageError
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-PACKAGES = {"ip": "iproute2", "nft": "nftables"}
+PACKAGES = {"ip": "iproute2", "nft": "nftables", "unshare": "util-linux"}
 COMMAND_SECONDS_MAX = 30.0
 CONF = Path("/proc/sys/net/ipv4/conf")
 # Files of others are kept as they are, also where they are no text: in the record, and back again.
@@ -232,35 +232,52 @@ class Rules:
         return [Line(("nft", "-f", "-"), self.text)]
 
     def is_done(self, ours: Any) -> bool:  # noqa: ANN401 - JSON
-        """Whether what was made of this very text is there, as it was made."""
-        return bool(ours) and ours["text"] == self.text and ours["shown"] == self._shown()
+        """Whether what is made of this very text is there, recorded or typed by hand."""
+        there = self.shown()
+        is_as_recorded = ours == {"text": self.text, "shown": there}
+        return bool(there) and (is_as_recorded or there == self._made_elsewhere())
 
     def before(self) -> str:
         """Tables of that name, whoever's they are."""
         return "".join(self._listed(*table, terse=False) for table in self.tables)
 
     def mark(self) -> dict[str, str]:
-        return {"text": self.text, "shown": self._shown()}
+        return {"text": self.text, "shown": self.shown()}
 
     def undoing(self, before: str, _: object) -> list[Line]:
         there = [table for table in self.tables if self._listed(*table, terse=True)]
         lines = [Line(("nft", "delete", "table", *table)) for table in there]
         return [*lines, Line(("nft", "-f", "-"), before)] if before else lines
 
-    def _shown(self) -> str:
-        """As they are now, but for what is counted and who is where."""
-        shown = "".join(self._listed(*table, terse=True) for table in self.tables)
-        words = shown.split()
-        numbers = {
-            place + 1
-            for place, word in enumerate(words[:-1])
-            if word in {"packets", "bytes"} and words[place + 1].isdigit()
-        }
-        return " ".join(word for place, word in enumerate(words) if place not in numbers)
+    def shown(self) -> str:
+        """As they are now, but for what is counted and who is where; empty where none is there."""
+        return _uncounted("".join(self._listed(*table, terse=True) for table in self.tables))
+
+    def _made_elsewhere(self) -> str:
+        """How this nft and this kernel show the same text: in a network that is gone at once.
+
+        What is shown is not what was read: words, sets and numbers are put otherwise.
+        """
+        listed = " && ".join(
+            shlex.join(("nft", "--terse", "list", "table", *table)) for table in self.tables
+        )
+        words = ("unshare", "--net", "sh", "-c", f"PATH={PATH} && nft -f - && {listed}")
+        return _uncounted(run(words, self.text, may_fail=True))
 
     def _listed(self, family: str, name: str, *, terse: bool) -> str:
         more = ("--terse",) if terse else ("--stateless",)
         return run(("nft", *more, "list", "table", family, name), may_fail=True)
+
+
+def _uncounted(shown: str) -> str:
+    """Tables as nft shows them, without what it has counted."""
+    words = shown.split()
+    numbers = {
+        place + 1
+        for place, word in enumerate(words[:-1])
+        if word in {"packets", "bytes"} and words[place + 1].isdigit()
+    }
+    return " ".join(word for place, word in enumerate(words) if place not in numbers)
 
 
 @dataclass(frozen=True, slots=True)

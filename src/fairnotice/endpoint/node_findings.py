@@ -1,6 +1,8 @@
 """What is to be said of a node beside its deeds: nothing of it is changed here."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from fairnotice.endpoint import libvirt_places, places
@@ -14,9 +16,13 @@ from fairnotice.endpoint.node_setup import (
     unwanted,
 )
 from fairnotice.endpoint.places import NOBODY, Place, Places
+from fairnotice.endpoint.vouching import Network, Tables
 
 # Of the daemon that calls hooks, whole or split: written when it starts (virpidfile.c).
 PIDS = tuple(map(Path, ("/run/libvirtd.pid", "/run/virtqemud.pid", "/run/libvirt/libvirtd.pid")))
+
+# Of more VMs it is said how many: one route mends them all.
+NAMED_MAX = 3
 
 
 def overruled(wanted: Wanted) -> list[str]:
@@ -72,6 +78,45 @@ def _difference(name: str, found: set[Place], told: set[Place]) -> str:
 
 def _ports(found: set[Place]) -> str:
     return ", ".join(sorted(one.port for one in found)) or "no port"
+
+
+def not_answered(wanted: Wanted) -> str:
+    """VMs no answer to which would leave by their bridge, and what to do; empty where all would.
+
+    What they ask is dropped before the endpoint sees it (rp_filter), so nothing else says so. A VM
+    may have addresses in other networks beside: one here is enough. Only IPv4 is asked for, as at
+    the addresses that are set up here.
+    """
+    told: Places = places.read(wanted.vms) if wanted.vms.exists() else {}
+    with closing(Tables(Network(wanted.bridge, wanted.on))) as tables:
+        found = [
+            f"{', '.join(addresses)} ({name})"
+            for name, here in sorted(told.items())
+            if name != NOBODY
+            and (addresses := _version_four(here))
+            and not any(_leads_to_the_vms(tables, one) for one in addresses)
+        ]
+    if not found:
+        return ""
+    more = len(found) - NAMED_MAX
+    named = ", ".join(found[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+    return (
+        f"answers to {named} would not leave by {wanted.on}: give it an address in the VMs' "
+        f"network, or a route there (ip route add NETWORK dev {wanted.on})"
+    )
+
+
+def _version_four(found: Iterable[Place]) -> list[str]:
+    told = {address for place in found for address in place.addresses if ":" not in address}
+    return sorted(told, key=IPv4Address)
+
+
+def _leads_to_the_vms(tables: Tables, address: str) -> bool:
+    try:
+        return tables.leads_to_the_vms(address)
+    except OSError:
+        # A route that says no (unreachable, prohibit, blackhole).
+        return False
 
 
 def not_called(wanted: Wanted, pids: Iterable[Path] = PIDS) -> str:

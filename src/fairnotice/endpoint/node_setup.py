@@ -93,11 +93,9 @@ def _bridges() -> str:
 
 def deeds(wanted: Wanted) -> list[Deed]:
     """Everything, in the order in which it is done."""
-    name = node_rules.table(wanted.bridge)
-    rules = node_rules.ruleset(wanted.bridge, wanted.on, wanted.addresses)
     found: list[Deed] = [
         # First: at no moment is the address there and anybody's.
-        Rules((("bridge", name), ("inet", name)), rules),
+        _rules(wanted),
         BridgeSetting(wanted.bridge, "no_linklocal_learn", "1", _LEARNING_WHY),
         *(Setting(wanted.on, *one) for one in _SETTINGS),
         *(Address(wanted.on, address) for address in wanted.addresses),
@@ -108,6 +106,12 @@ def deeds(wanted: Wanted) -> list[Deed]:
     if wanted.dnsmasq is not None:
         found.append(File(wanted.dnsmasq / DNSMASQ_FILE, _dnsmasq(wanted), _DNSMASQ_WHY))
     return found
+
+
+def _rules(wanted: Wanted) -> Rules:
+    name = node_rules.table(wanted.bridge)
+    text = node_rules.ruleset(wanted.bridge, wanted.on, wanted.addresses)
+    return Rules((("bridge", name), ("inet", name)), text)
 
 
 _SETTINGS = (
@@ -323,7 +327,8 @@ def refresh(wanted: Wanted, without: str = "", hook: Path | None = None) -> int:
         if hook is None or hook.exists():
             record = Record(wanted)
             _look(wanted, record, without)
-            if record.kept:
+            # Rules that were typed by hand are to know it as well.
+            if record.kept or _rules(wanted).shown():
                 who_is_where(wanted).do()
     known = places.read(wanted.vms) if wanted.vms.exists() else {}
     return len(known.keys() - {places.NOBODY})

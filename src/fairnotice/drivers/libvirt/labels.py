@@ -4,6 +4,8 @@
                    availability_set="db" update_domain="0" priority="Regular"/>
 
 A domain without this element is nobody's business here. docs/reference/libvirt.md has the fields.
+The endpoint's side reads labels by this too (endpoint/libvirt_places.py), on nodes that have no
+libvirt-python: nothing of that is imported here.
 """
 
 from collections.abc import Mapping
@@ -129,5 +131,10 @@ def written(label: Label) -> str:
 
 def label_in(xml: str) -> Label | None:
     """The label in a domain's XML; None where it has none."""
-    element = ET.fromstring(xml).find(f"metadata/{{{LABEL}}}vm")  # noqa: S314
+    return label_at(ET.fromstring(xml))  # noqa: S314
+
+
+def label_at(domain: ET.Element) -> Label | None:
+    """The label of a domain; None where it has none, UsageError where it is none."""
+    element = domain.find(f"metadata/{{{LABEL}}}vm")
     return None if element is None else label_of(element.attrib)
