@@ -116,8 +116,12 @@ class Footing:
     async def write(self, **news: Any) -> None:  # noqa: ANN401 - fields of Record
         """Note how far it has come, wherever the VM has a domain."""
         self.record = self.record._replace(**news)
+        await self.write_on(await self.places())
+
+    async def write_on(self, places: Mapping[str, Sight]) -> None:
+        """The same, where the VM was seen just now."""
         kept = self.clock.wall() - timedelta(days=self.settings.kept_days)
-        for name, sight in (await self.places()).items():
+        for name, sight in places.items():
             await self.again(partial(self.hosts[name].write, sight, self.record, kept))
 
     async def call(self, host: Host, sight: Sight, call: Call) -> None:
