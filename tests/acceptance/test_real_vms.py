@@ -78,6 +78,22 @@ def _domain(cloud):
     raise AssertionError(f"{VM} does not run: {cloud.states(VM)}")
 
 
+ON_POWEROFF = libvirt.VIR_DOMAIN_LIFECYCLE_POWEROFF
+RESTART = libvirt.VIR_DOMAIN_LIFECYCLE_ACTION_RESTART
+
+
+def _restarts_when_its_guest_shuts_down(cloud):
+    """Its owner has chosen that libvirt boots its guest again."""
+    both = libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_AFFECT_CONFIG
+    _domain(cloud).setLifecycleAction(ON_POWEROFF, RESTART, both)
+
+
+def _is_as_its_owner_has_chosen(cloud):
+    """Now, and when it starts again."""
+    xml = [_domain(cloud).XMLDesc(flags) for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)]
+    return ["<on_poweroff>restart</on_poweroff>" in one for one in xml] == [True, True]
+
+
 def _unfinished(cloud):
     """The kinds of the impacts whose keys are on the VM, and have not ended."""
     return [str(one.kind) for one in records_in(_domain(cloud).XMLDesc(0)) if not one.ended]
@@ -110,8 +126,9 @@ def _migrating(cloud):
 
 
 def test_a_control_plane_killed_in_each_impact_leaves_the_vm_as_it_should_be(cloud):
-    """Never paused for good, never rebooted twice."""
+    """Never paused for good, never rebooted twice; not even where libvirt would boot it, too."""
     _begin(cloud, manner=guest.slow(SLOW_SECONDS))
+    _restarts_when_its_guest_shuts_down(cloud)
     first = cloud.boots(VM)
     maintain = ("node", "maintain", "n1", "--duration", "4")
     _killed_in(cloud, "freeze", *maintain, when=_paused)
@@ -120,6 +137,7 @@ def test_a_control_plane_killed_in_each_impact_leaves_the_vm_as_it_should_be(clo
     _killed_in(cloud, "reboot", "vm", "restart", VM, when=_pressed)
     assert cloud.states(VM) == {"n1": RUNNING}
     wait_until("it has booted", lambda: len(cloud.boots(VM)) == 2)
+    assert _is_as_its_owner_has_chosen(cloud)
     _answered(cloud)
     _killed_while_it_moves(cloud, "n1", "n2", autostart=0)
     # What its node starts by itself is held back meanwhile.
@@ -129,6 +147,7 @@ def test_a_control_plane_killed_in_each_impact_leaves_the_vm_as_it_should_be(clo
     assert cloud.states(VM) == {"n2": RUNNING}
     assert _domain(cloud).autostart() == 1
     wait_until("it has booted", lambda: len(cloud.boots(VM)) == 3)
+    assert _is_as_its_owner_has_chosen(cloud)
     _answered(cloud)
     assert len(set(cloud.boots(VM))) == len(cloud.boots(VM)) == 3
     _killed_in(cloud, "delete", "vm", "delete", VM, when=_pressed)
@@ -168,10 +187,12 @@ def test_a_guest_that_does_not_hear_is_reset_and_what_befalls_it_is_seen(nodes):
     with Cloud(nodes, limit_seconds=2.0) as cloud:
         _give_pools(nodes)
         _begin(cloud, manner=guest.DEAF, labels=SPOT, more=TEMPORARY)
+        _restarts_when_its_guest_shuts_down(cloud)
         cloud.ask("vm", "restart", VM)
         assert cloud.wait_for_end()["status"] == "Completed"
         wait_until("it was reset", lambda: len(cloud.boots(VM)) == 2)
         assert cloud.states(VM) == {"n1": RUNNING}
+        assert _is_as_its_owner_has_chosen(cloud)
         _rebooted_by_its_user(cloud)
 
         domain = libvirt.open(nodes.nodes["n1"].uri).lookupByName(VM)

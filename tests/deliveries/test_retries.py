@@ -93,7 +93,9 @@ def test_it_is_given_up_when_its_time_is_over():
 @pytest.mark.parametrize(("attempts", "said"), [(1, "1 try"), (2, "2 tries")])
 def test_a_letter_says_how_often_it_was_tried(attempts, said):
     """In words that people read."""
-    dead = retries.failed(webhook(attempts_max=attempts), letter(attempts=attempts - 1), START, "no")
+    dead = retries.failed(
+        webhook(attempts_max=attempts), letter(attempts=attempts - 1), START, "no"
+    )
     assert dead.error == f"no; given up after {said}"
 
 

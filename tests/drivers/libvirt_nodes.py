@@ -42,7 +42,15 @@ LIMITS = {"reboot_limit_seconds": 0.05, "shutdown_limit_seconds": 0.05}
 # What is done to a domain, once or too often.
 COUNTED = ("suspend", "reboot", "reset", "create", "shutdown", "destroy", "undefine")
 # All that changes anything.
-CHANGES = (*COUNTED, "resume", "setMetadata", "defineXML", "undefineFlags", "setAutostart")
+CHANGES = (
+    *COUNTED,
+    "resume",
+    "setMetadata",
+    "defineXML",
+    "undefineFlags",
+    "setAutostart",
+    "setLifecycleAction",
+)
 
 
 class Counted:

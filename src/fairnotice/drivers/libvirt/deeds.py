@@ -11,6 +11,8 @@ not happen twice leaves a trace in that state before the phase is written:
   running domain gets a mark, which is gone with it: one that runs without has been rebooted.
 - A reset happens while the domain is paused. Until `reset` is written it may be reset again, since
   nothing has run in it; it runs only afterwards.
+- Who is asked to end is not restarted by libvirt, whatever the domain has for that: what it had is
+  noted on it before that is changed, and given back before a reset guest runs, and in the end.
 - Before each call that changes a machine it is looked whether a later impact has left its key on
   the domain: then the law has let go of this one, and it does nothing more but resume what it has
   paused. When its limit has passed it only undoes what it has begun.
@@ -28,7 +30,7 @@ from datetime import timedelta
 from functools import partial
 
 from fairnotice.drivers.driver import Report
-from fairnotice.drivers.libvirt import migrating, moves, pauses, powering, records
+from fairnotice.drivers.libvirt import migrating, moves, pauses, powering, records, restarts
 from fairnotice.drivers.libvirt.footing import Failed, Footing, Superseded
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.looking import in_time
@@ -73,11 +75,12 @@ async def _end(on: Footing, outcome: Outcome, reason: str) -> None:
 async def _write_end(on: Footing) -> None:
     with suppress(Superseded):
         await moves.give_autostart_back(on)
-    if on.record.kind is not ImpactKind.DELETE:
+    deleted = on.record.kind is ImpactKind.DELETE
+    if not (deleted and on.record.outcome is Outcome.DONE):
+        await restarts.give_restart_back(on, await on.places())
         await on.write()
+    if not deleted:
         return
-    if on.record.outcome is not Outcome.DONE:
-        await on.write()
     forgotten = on.clock.wall() - timedelta(days=on.settings.kept_days)
     for host in on.hosts.values():
         with suppress(Unavailable):

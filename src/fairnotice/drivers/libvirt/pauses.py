@@ -17,6 +17,7 @@ from fairnotice.drivers.libvirt.footing import (
 )
 from fairnotice.drivers.libvirt.host import Host, Sight
 from fairnotice.drivers.libvirt.line import Trouble
+from fairnotice.drivers.libvirt.restarts import give_restart_back
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +80,7 @@ async def reset(on: Footing) -> None:
             return
         try:
             await on.insist(host, sight, lambda domain: domain.reset(0))
+            await give_restart_back(on, {host.name: sight})
             await on.write(phase=records.RESET)
         except Trouble as error:
             await let_go(on, host)

@@ -1,6 +1,8 @@
 """Impacts that end a guest: a reboot, off, and gone."""
 
+import logging
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 
 import libvirt
@@ -10,7 +12,10 @@ from fairnotice.drivers.libvirt.footing import Failed, Footing, must_be_defined,
 from fairnotice.drivers.libvirt.host import Host, Sight, give_up_place, mark
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.pauses import reset
+from fairnotice.drivers.libvirt.restarts import hold_restart
 from fairnotice.words import ImpactKind
+
+log = logging.getLogger(__name__)
 
 _BESIDE_THE_DOMAIN = (
     libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
@@ -40,21 +45,29 @@ async def reboot(on: Footing) -> None:
     if on.record.phase == records.ASKING:
         if sight.active and not sight.is_marked(on.record.key):
             return
-        if not sight.active or not await _refuses_to_end(on, host, sight):
+        # Of a transient one nothing would be left to be started.
+        if not sight.active or (
+            sight.persistent and await _ends_when_asked(on, host, sight, on.record.until)
+        ):
             await on.start(host, sight)
             return
         await on.write(phase=records.RESETTING)
     await reset(on)
 
 
-async def _refuses_to_end(on: Footing, host: Host, sight: Sight) -> bool:
-    """Ask the guest to end; whether it still runs when it has been asked for long enough."""
-    if sight.paused or not sight.persistent:
-        # Nobody could hear it, or nothing would be left to be started.
-        return True
+async def _ends_when_asked(on: Footing, host: Host, sight: Sight, until: datetime) -> bool:
+    """Press its power button; whether it has ended by then."""
+    if sight.paused:
+        # Nobody in there could hear it.
+        return False
+    try:
+        await hold_restart(on, host, sight)
+    except Trouble as error:
+        log.warning("%s is not asked to shut down: %s", sight.domain, error)
+        return False
     with suppress(Trouble):
         await on.call(host, sight, lambda domain: domain.shutdown())
-    return not await on.wait(on.record.until, partial(on.is_off, host))
+    return await on.wait(until, partial(on.is_off, host))
 
 
 async def stop(on: Footing) -> None:
@@ -95,13 +108,8 @@ async def shut_down(on: Footing) -> None:
             must_be_defined(sight)
     for name, sight in running.items():
         host = on.hosts[name]
-        if not sight.paused:
-            # Else nobody in there could hear the button.
-            with suppress(Trouble):
-                await on.call(host, sight, lambda domain: domain.shutdown())
-            if await on.wait(limit, partial(on.is_off, host)):
-                continue
-        await _destroy(on, host, sight)
+        if not await _ends_when_asked(on, host, sight, limit):
+            await _destroy(on, host, sight)
 
 
 async def _destroy(on: Footing, host: Host, sight: Sight) -> None:

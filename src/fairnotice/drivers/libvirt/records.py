@@ -22,6 +22,8 @@ EPOCH = "urn:fairnotice:libvirt:epoch:"
 DEFINITION = "urn:fairnotice:libvirt:definition:"
 # On a running domain, until it ends.
 MARK = "urn:fairnotice:libvirt:mark:"
+# On a running domain that an impact has made to end with its guest: what its owner has chosen.
+POWEROFF = "urn:fairnotice:libvirt:poweroff:1"
 # On a domain whose place on its node was given up.
 PLACE = "urn:fairnotice:libvirt:place:1"
 # On a domain that was put on its node: since when it is how the VM is, and by which impact.
