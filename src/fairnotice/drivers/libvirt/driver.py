@@ -98,7 +98,10 @@ class LibvirtDriver:
         deed = self._deeds.get(key)
         if deed is not None:
             return deed.result() if deed.done() else Report(Outcome.UNDER_WAY)
-        record = await self._record(key, failed_nodes)
+        try:
+            record = await self._record(key, failed_nodes)
+        except Trouble as error:
+            raise Unavailable(str(error)) from error
         if record is None:
             return Report(Outcome.NOT_BEGUN)
         if record.ended:

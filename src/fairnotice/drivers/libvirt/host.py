@@ -282,7 +282,9 @@ def give_up_place(domain: Domain, *, given_up: bool) -> None:
 
 def claimed_twice(vm: str, domains: Iterable[str]) -> Trouble:
     """Why nothing is done to either: nobody can tell which of these domains is meant."""
-    return Trouble(f"{' and '.join(domains)} both say that they are {vm}: label one of them anew")
+    # In their order by name, so that it is the same sentence whoever was listed first.
+    named = " and ".join(sorted(domains))
+    return Trouble(f"{named} both say that they are {vm}: label one of them anew")
 
 
 def _find(connection: Connection, vm: str, known: Known) -> list[Sight]:
