@@ -11,14 +11,11 @@ from fairnotice.drivers.libvirt.definitions import Definitions
 from fairnotice.drivers.libvirt.footing import latest
 from fairnotice.drivers.libvirt.host import Host, Sight, claimed_twice
 from fairnotice.drivers.libvirt.line import Trouble
-from fairnotice.drivers.libvirt.looking import in_time
+from fairnotice.drivers.libvirt.looking import WHOLE_LOOK_SECONDS, in_time
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
 from fairnotice.errors import LeadLost, Unavailable
 
 log = logging.getLogger(__name__)
-
-# A node with hundreds of domains takes seconds to tell of all of them.
-WHOLE_LOOK_SECONDS = 10.0
 
 
 class Seen(NamedTuple):
