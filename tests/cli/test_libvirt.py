@@ -20,6 +20,8 @@ from fairnotice.words import EventType, Priority
 from tests.cli.typed import served
 
 STORE = '[store]\nurl = "sqlite:/x/y.db"\n'
+CLONE = """<domain type="test"><name>clone</name><memory unit="MiB">64</memory>
+<os><type>hvm</type></os></domain>"""
 DRIVER = '[driver]\nkind = "libvirt"\n'
 
 
@@ -31,7 +33,11 @@ def test_a_domain_is_labeled_shown_and_let_go_of(capsys):
     label, there = ["libvirt", "label", "test"], ["--connect", "test:///default"]
     assert main([*label, *there]) == 0
     # Whoever looks changes nothing.
-    assert "test has no label" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "test has no label" in said
+    # A whole command, and none that gives a name: a clone of the domain would have that as well.
+    command = "fairnotice libvirt label test addresses=ADDRESS --connect test:///default"
+    assert said.endswith(f": {command}\n")
     assert "urn:fairnotice" not in kept.lookupByName("test").XMLDesc(0)
     # Fields may stand on both sides of an option.
     fields = ["availability_set=web", *there, "addresses=10.0.0.4 10.0.0.5", "zone=1"]
@@ -131,6 +137,27 @@ def test_a_fleet_of_labels_is_made_with_what_is_declared_or_says_what_is_not_kno
     assert "Fault domains and capacities are not known to libvirt" in alone.err
     assert tomllib.loads(together.out)["node"][0]["fault_domain"] == 1
     assert f"are those declared at {there.url}." in together.err
+
+
+def test_no_fleet_is_made_while_two_domains_say_that_they_are_one_vm(tmp_path, capsys):
+    """It would declare one of them, and nobody has said which."""
+    import libvirt  # noqa: PLC0415
+
+    path = tmp_path / "serve.toml"
+    path.write_text(STORE + DRIVER + '[driver.nodes]\nnode-1 = "test:///default"\n')
+    kept = libvirt.open("test:///default")
+    there = ["--connect", "test:///default"]
+    kept.defineXML(CLONE)
+    assert main(["libvirt", "label", "test", "zone=1", *there]) == 0
+    assert main(["libvirt", "label", "clone", "name=test", *there]) == 0
+    capsys.readouterr()
+    code = main(["libvirt", "fleet", "--config", str(path)])
+    said = capsys.readouterr()
+    assert main(["libvirt", "label", "test", "--remove", *there]) == 0
+    kept.lookupByName("clone").undefine()
+    kept.close()
+    assert (code, said.out) == (1, "")
+    assert "clone on node-1 and test on node-1 both say that they are test" in said.err
 
 
 def test_libvirt_is_configured_by_uri_or_by_table(tmp_path):

@@ -27,13 +27,15 @@ class Eyes:
     def __init__(self):
         self.seen = dict(ALL)
         self.away = frozenset()
+        self.unsure = frozenset()
         self.meanwhile = nothing
         # How often it was asked what there is, and whether there is news.
         self.surveys = self.waits = 0
 
     async def survey(self, epoch):  # noqa: ARG002
         self.surveys += 1
-        survey = Survey(tuple(self.seen.values()), NODES - self.away, self.away, not self.away)
+        seen, reached = tuple(self.seen.values()), NODES - self.away
+        survey = Survey(seen, reached, self.away, not self.away, self.unsure)
         await self.meanwhile()
         return survey
 
@@ -343,5 +345,25 @@ def test_what_was_missed_before_another_led_is_not_missed_again():
         assert "db" in machines.conductor.fleet.vms
         await machines.look()
         assert "db" not in machines.conductor.fleet.vms
+
+    told(story)
+
+
+def test_a_vm_of_which_nothing_can_be_told_is_not_gone():
+    """Two machines claim to be it. What was missed before is to be missed anew."""
+
+    async def story(machines):
+        vms, eyes = machines.conductor.fleet.vms, machines.eyes
+        del eyes.seen["db"]
+        await machines.look()
+        eyes.unsure = frozenset({"db"})
+        await machines.look()
+        await machines.look()
+        assert machines.power("db") is Power.RUNNING
+        eyes.unsure = frozenset()
+        await machines.look()
+        assert "db" in vms
+        await machines.look()
+        assert "db" not in vms
 
     told(story)

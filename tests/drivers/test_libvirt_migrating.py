@@ -8,10 +8,10 @@ import pytest
 from fairnotice.drivers.libvirt import driver as drivers
 from fairnotice.drivers.libvirt import migrating
 from fairnotice.drivers.libvirt.labels import Label
-from fairnotice.drivers.libvirt.records import moved_in
+from fairnotice.drivers.libvirt.records import moved_in, records_in
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, libvirt, order, states
-from tests.waiting import until
+from tests.waiting import soon, until
 
 OFF = libvirt.VIR_DOMAIN_SHUTOFF
 MIGRATE = order(ImpactKind.MIGRATE)
@@ -261,3 +261,32 @@ def test_one_whose_guest_ends_meanwhile_has_failed_at_once(nodes):
     nodes["n1"].instead["migrateToURI3"] = end
     assert impact(nodes).outcome is Outcome.FAILED
     assert states(nodes) == {"n1": OFF}
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+def test_one_that_nobody_asks_for_any_more_is_ended(nodes, migrations, monkeypatch, arrived):
+    """Its limit passed while nobody led: what was held back while it moved is given back."""
+    monkeypatch.setattr(drivers, "LAST_SECONDS", 0.0)
+    nodes["n1"].connection.lookupByName("vm").setAutostart(1)
+
+    async def story():
+        first, second = nodes.driver(), nodes.driver()
+        begun = asyncio.create_task(first.impact(MIGRATE._replace(limit_seconds=0.5), 1))
+        await asyncio.to_thread(migrations.began.wait)
+        await first.close()
+        assert begun.cancelled()
+        await asyncio.sleep(0.5)
+        migrations.arrives = arrived
+        migrations.go_on.set()
+        await soon(lambda: not migrations.began.is_set())
+        await second.survey(2)
+        await soon(lambda: not second._deeds)
+        await second.close()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+    (where,) = states(nodes)
+    domain = nodes[where].connection.lookupByName("vm")
+    assert (where, domain.autostart()) == ("n2" if arrived else "n1", 1)
+    (record,) = records_in(domain.XMLDesc(0))
+    assert record.ended
+    assert (record.outcome is Outcome.DONE) == arrived

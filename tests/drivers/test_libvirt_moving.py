@@ -208,7 +208,8 @@ def test_what_a_node_that_came_back_still_has_is_replaced_when_the_vm_goes_there
 
 def test_one_that_runs_twice_is_said_to(nodes, caplog):
     """A node came back and started it by itself: somebody has to decide which it is."""
-    nodes["n3"].run("vm")
+    there = nodes["n1"].connection.lookupByName("vm").XMLDesc(2)
+    nodes["n3"].connection.defineXML(there).create()
     survey(nodes)
     assert "vm runs on n1 and on n3" in caplog.text
 

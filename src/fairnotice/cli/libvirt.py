@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import shlex
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,8 +78,10 @@ def _label(options: argparse.Namespace) -> int:
     except libvirt.libvirtError as error:
         raise CommandFailed(f"libvirt refuses it: {error}.") from error
     if now is None:
-        name = options.domain
-        print(f"{name} has no label: it is no VM of a fleet. Give it one: {name} name={name}")
+        # Without a name: a clone of the domain would say that it is the same VM.
+        words = ("label", options.domain, "addresses=ADDRESS", "--connect", options.connect)
+        command = shlex.join(("fairnotice", "libvirt", *words))
+        print(f"{options.domain} has no label: it is no VM of a fleet. Give it one: {command}")
     else:
         shown.facts(options.domain, list({"name": options.domain, **labels.fields_of(now)}.items()))
     return exits.DONE

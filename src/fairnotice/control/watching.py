@@ -120,7 +120,7 @@ class Watchman:
                 if _differs(vm, seen):
                     node = seen.node if seen.power is not Power.DEALLOCATED else None
                     differences.append(ReportVm(vm=name, node=node, power=seen.power))
-            elif name not in self._touched:
+            elif name not in self._touched and name not in survey.unsure:
                 missed = self._misses.get(name, 0) + survey.whole
                 if missed >= MISSES:
                     differences.append(ReportVm(vm=name))

@@ -73,6 +73,8 @@ class Survey(NamedTuple):
     away: frozenset[str]
     # Whether every node was asked: only then one that was not found is gone.
     whole: bool
+    # VMs of which it cannot be told where and how they are, nor that they are gone.
+    unsure: frozenset[str] = frozenset()
 
 
 class Driver(Protocol):

@@ -120,12 +120,15 @@ class Definitions:
     ) -> dict[str, tuple[str, Sight]]:
         """Those of these VMs that are off, and of which none that was put somewhere later is known.
 
-        And all that run.
+        Nor one with another UUID, of which this is a copy. And all that run.
         """
         left = {}
         for vm, (node, sight) in places.items():
             known = None if sight.active else await self.find(vm, reached)
-            if known is None or records.moved_in(known.xml).at <= sight.moved.at:
+            if known is None or (
+                uuid_in(known.xml) == sight.uuid
+                and records.moved_in(known.xml).at <= sight.moved.at
+            ):
                 left[vm] = (node, sight)
         return left
 
@@ -267,6 +270,11 @@ def with_record(xml: str, record: Record, moved: Moved) -> str:
 def name_in(xml: str) -> str:
     """What the domain is called."""
     return ET.fromstring(xml).findtext("name", "")  # noqa: S314 - libvirtd wrote it
+
+
+def uuid_in(xml: str) -> str:
+    """Which domain it is, wherever it goes."""
+    return ET.fromstring(xml).findtext("uuid", "")  # noqa: S314 - libvirtd wrote it
 
 
 def memory_kib(xml: str) -> int:

@@ -23,10 +23,16 @@ from fairnotice.drivers.libvirt.definitions import Definitions
 from fairnotice.drivers.libvirt.footing import Failed, Footing
 from fairnotice.drivers.libvirt.forgotten import forgotten
 from fairnotice.drivers.libvirt.happenings import DEFINED, REBOOTED, Happening, Happenings
-from fairnotice.drivers.libvirt.host import Host, Sight
+from fairnotice.drivers.libvirt.host import Host, Sight, Unreadable
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.line import Trouble
-from fairnotice.drivers.libvirt.looking import Lost, in_time, look_for
+from fairnotice.drivers.libvirt.looking import (
+    in_time,
+    is_certain,
+    look_anew,
+    look_for,
+    must_be_certain,
+)
 from fairnotice.drivers.libvirt.migrating import CALLING_OFF_SECONDS
 from fairnotice.drivers.libvirt.records import Record
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
@@ -98,7 +104,10 @@ class LibvirtDriver:
         deed = self._deeds.get(key)
         if deed is not None:
             return deed.result() if deed.done() else Report(Outcome.UNDER_WAY)
-        record = await self._record(key, failed_nodes)
+        try:
+            record = await self._record(key, failed_nodes)
+        except Trouble as error:
+            raise Unavailable(str(error)) from error
         if record is None:
             return Report(Outcome.NOT_BEGUN)
         if record.ended:
@@ -213,11 +222,12 @@ class LibvirtDriver:
             record = await self._record(order.key, order.failed_nodes, order)
             if record is None:
                 await self._supersede(order)
-            places, lost = await look_for(order.vm, self._hosts, needed=(home,))
+                places, _ = await look_for(order.vm, self._hosts, needed=(home,))
+                if not is_certain(places, order):
+                    places = await self._look_anew(order.vm, order.failed_nodes, order)
         except Trouble as error:
             return Report(Outcome.FAILED, str(error))
         if record is None:
-            _must_be_certain(places, lost, order.failed_nodes, order)
             record = self._record_of(order, epoch, places)
             if not places and order.kind is ImpactKind.DELETE:
                 return Report(Outcome.DONE, f"there is no domain of {order.vm} any more")
@@ -319,20 +329,32 @@ class LibvirtDriver:
         self, key: str, failed: frozenset[str], order: Order | None = None
     ) -> Record | None:
         """What is written of this key, as far as it has come; None: it was not begun."""
-        home = _home(order)
-        found, lost = await look_for(key.partition("/")[2], self._hosts, needed=(home,))
-        written = [one for sight in found.values() for one in sight.records if one.key == key]
-        written = written or await self._noted(key, home)
+        vm, home = key.partition("/")[2], _home(order)
+        found, _ = await look_for(vm, self._hosts, needed=(home,))
+        written = _written(key, found) or await self._noted(key, home)
+        if not written and not is_certain(found, order):
+            found = await self._look_anew(vm, failed, order)
+            written = _written(key, found)
         if not written:
-            _must_be_certain(found, lost, failed, order)
             return None
         record = next((one for one in written if one.ended), written[-1])
-        if not found and record.kind is ImpactKind.DELETE:
-            if record.source in lost.keys() - failed:
-                raise lost[record.source]
-            # It was meant to be gone, and it is.
-            return record._replace(phase=records.ENDED, outcome=Outcome.DONE, reason="")
-        return record
+        if found or record.ended or record.kind is not ImpactKind.DELETE:
+            return record
+        found, lost = await look_anew(vm, self._hosts, failed, needed=(home,))
+        for name, error in lost.items():
+            if name not in failed and (name == record.source or isinstance(error, Unreadable)):
+                raise error
+        # It was meant to be gone; if it is, this is the end.
+        gone = record._replace(phase=records.ENDED, outcome=Outcome.DONE, reason="")
+        return record if found else gone
+
+    async def _look_anew(
+        self, vm: str, failed: frozenset[str], order: Order | None
+    ) -> dict[str, Sight]:
+        """Where the VM has a domain, whatever is remembered; Unavailable where nobody can tell."""
+        found, lost = await look_anew(vm, self._hosts, failed, needed=(_home(order),))
+        must_be_certain(found, lost, failed, order)
+        return found
 
     async def _noted(self, key: str, home: str | None) -> list[Record]:
         """What the ledgers have of this key, as far as they can be asked."""
@@ -355,21 +377,6 @@ def _home(order: Order | None) -> str | None:
     return None if order is None or order.node_failed else order.node
 
 
-def _must_be_certain(
-    found: Mapping[str, Sight], lost: Lost, failed: frozenset[str], order: Order | None
-) -> None:
-    """Unavailable where the VM may be on a node that cannot be asked, and that has not failed.
-
-    It is nowhere else where its own node has it: the one that the law names, or, of a VM that the
-    law has nowhere, the one where it has given up its place since it is off. A domain of it that is
-    off elsewhere may be no more than what is left of it.
-    """
-    if order is not None and order.node is None:
-        at_home = any(sight.given_up for sight in found.values())
-    else:
-        at_home = order is not None and order.node in found
-    if at_home or any(sight.active for sight in found.values()):
-        return
-    for name, error in lost.items():
-        if name not in failed:
-            raise error
+def _written(key: str, found: Mapping[str, Sight]) -> list[Record]:
+    """What the domains of a VM have of this key."""
+    return [one for sight in found.values() for one in sight.records if one.key == key]

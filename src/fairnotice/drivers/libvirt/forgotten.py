@@ -34,24 +34,35 @@ def forgotten(places: Mapping[str, Sight], since: datetime, *, whole: bool) -> R
     ended = {record.key for record in written if record.ended}
     recent = [one for one in written if max(one.until, one.limit_at) >= since]
     left = [one for one in recent if one.key not in ended]
-    if any(sight.active for sight in places.values()):
-        for sight in places.values():
-            for record in sorted(sight.records, key=lambda one: one.begun_at, reverse=True):
-                if record in left and sight.active and _is_left(sight, record):
-                    return record
-        return None
+    running = [sight for sight in places.values() if sight.active]
+    if running:
+        return _left_running(running, left)
     # Only the latest decides whether it should run.
     latest = max((one.begun_at for one in written), default=None)
     off = [one for one in left if one.begun_at == latest and one.phase in SWITCHED_OFF]
     return off[-1] if off and whole else None
 
 
+def _left_running(running: list[Sight], left: list[Record]) -> Record | None:
+    """Of each domain that runs the latest of these that it was left in."""
+    for sight in running:
+        for record in sorted(sight.records, key=lambda one: one.begun_at, reverse=True):
+            if record in left and _is_left(sight, record):
+                return record
+    return None
+
+
 def _is_left(sight: Sight, record: Record) -> bool:
     """Whether this has paused what runs; or has done all but to write that it has ended.
 
-    Of the latter nothing is missed, but it would be held to have paused what somebody else pauses.
+    Of the latter nothing is missed, but it would be held to have paused what somebody else pauses;
+    or its node does not start the VM by itself any more, which was held back while it moved.
     """
     if sight.paused:
         return record.phase in PAUSING
     rebooted = record.phase == records.ASKING and not sight.is_marked(record.key)
-    return rebooted or record.phase in (records.FROZEN, records.RESET)
+    return rebooted or record.phase in (
+        records.FROZEN,
+        records.RESET,
+        records.HANDED_OVER,
+    )

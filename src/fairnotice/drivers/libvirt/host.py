@@ -20,7 +20,7 @@ from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.line import Connection, Line, Trouble
 from fairnotice.drivers.libvirt.records import Moved, Record
 from fairnotice.drivers.libvirt.settings import NodeAddress
-from fairnotice.errors import LeadLost, UsageError
+from fairnotice.errors import LeadLost, Unavailable, UsageError
 from fairnotice.words import Power
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,12 @@ _BOOK_XML = """<domain type="{kind}"><name>{name}</name>
 Answer = TypeVar("Answer")
 Domain = Any
 Known = dict[str, tuple[str, str]]
+# Why the label of a domain cannot be read, by the domain's name.
+Unread = dict[str, str]
+
+
+class Unreadable(Unavailable):
+    """A VM was not found, and may be a domain whose label cannot be read."""
 
 
 class Sight(NamedTuple):
@@ -96,8 +102,8 @@ class Host:
     ) -> None:
         self.name = name
         self.address = address
-        # The domains whose labels could not be read at the last look.
-        self.unreadable: list[str] = []
+        # The domains whose labels could not be read at the last look at all.
+        self.unreadable: Unread = {}
         # What each domain was called, and which VM it was, when it was read last; by its UUID.
         self._known: Known = {}
         self._line = Line(name, address.uri, clock, happenings, open_connection)
@@ -147,19 +153,41 @@ class Host:
 
         A domain that is some other VM, by its label as it was read last, is not read again: among
         hundreds, that would be hundreds of calls at every step of every impact. Whoever labels
-        a domain anew is heard at the next look at all.
+        a domain anew is heard at the next look at all. One that was this VM is Unreadable if its
+        label cannot be read any more: it is not gone for that.
         """
-        claimants = await self.ask(lambda connection: _find(connection, vm, self._known))
-        if len(claimants) > 1:
-            raise claimed_twice(vm, (f"{one.domain} on {self.name}" for one in claimants))
-        return claimants[0] if claimants else None
+        found, unread = await self.ask(lambda connection: _find(connection, vm, self._known))
+        return self._only(vm, found, unread)
+
+    async def look_anew(self, vm: str) -> Sight | None:
+        """The same, with every label read anew; Unreadable where any cannot be: it may be the VM's.
+
+        For whoever takes it from this that the VM is not here.
+        """
+        found = [sight for sight in await self.look_at_all() if sight.vm == vm]
+        return self._only(vm, found, self.unreadable)
+
+    def _only(self, vm: str, found: list[Sight], unread: Unread) -> Sight | None:
+        if len(found) > 1:
+            raise claimed_twice(vm, (f"{one.domain} on {self.name}" for one in found))
+        if not found and unread:
+            said = "; ".join(self._unreadable(*one) for one in unread.items())
+            raise Unreadable(f"{said} It may be {vm}: label it anew.")
+        return found[0] if found else None
 
     async def look_at_all(self) -> list[Sight]:
         """Every domain that is labeled."""
-        known: Known = {}
-        seen, self.unreadable = await self.ask(lambda connection: _look_at_all(connection, known))
-        self._known = known
+        before = self._known
+        seen, unread, known = await self.ask(lambda connection: _look_at_all(connection, before))
+        for name, why in unread.items():
+            # Once: it is looked at every few seconds.
+            if self.unreadable.get(name) != why:
+                log.warning("%s", self._unreadable(name, why))
+        self.unreadable, self._known = unread, known
         return seen
+
+    def _unreadable(self, domain: str, why: str) -> str:
+        return f"the label of {domain} on {self.name} cannot be read: {why}"
 
     def forget_label(self, domain: str) -> None:
         """It was defined anew: it may be another VM by now."""
@@ -282,48 +310,58 @@ def give_up_place(domain: Domain, *, given_up: bool) -> None:
 
 def claimed_twice(vm: str, domains: Iterable[str]) -> Trouble:
     """Why nothing is done to either: nobody can tell which of these domains is meant."""
-    return Trouble(f"{' and '.join(domains)} both say that they are {vm}: label one of them anew")
+    # In their order by name, so that it is the same sentence whoever was listed first.
+    named = " and ".join(sorted(domains))
+    return Trouble(f"{named} both say that they are {vm}: label one of them anew")
 
 
-def _find(connection: Connection, vm: str, known: Known) -> list[Sight]:
-    """Every domain that says that it is this VM; only those are read that may be it."""
-    claimants = []
+def _find(connection: Connection, vm: str, known: Known) -> tuple[list[Sight], Unread]:
+    """Every domain that says that it is this VM, or did; only those are read that may be it."""
+    found, unread = [], Unread()
     for domain in connection.listAllDomains(0):
-        if known.get(domain.UUIDString(), ("", vm))[1] == vm:
-            sight, _ = _read_label(domain, known)
+        uuid = domain.UUIDString()
+        if known.get(uuid, ("", vm))[1] == vm:
+            sight, why = _read_label(domain, known)
             if sight is not None and sight.vm == vm:
-                claimants.append(sight)
-    return claimants
+                found.append(sight)
+            elif why and known[uuid][1] == vm:
+                unread[domain.name()] = why
+    return found, unread
 
 
-def _look_at_all(connection: Connection, known: Known) -> tuple[list[Sight], list[str]]:
-    """Every labeled domain, and the names of those whose label cannot be read."""
-    seen, unreadable = [], []
+def _look_at_all(connection: Connection, before: Known) -> tuple[list[Sight], Unread, Known]:
+    """Every labeled domain; those whose label cannot be read; and what is known of all of them."""
+    seen, unread, known = [], Unread(), Known()
     for domain in connection.listAllDomains(0):
-        sight, readable = _read_label(domain, known)
+        uuid = domain.UUIDString()
+        if uuid in before:
+            known[uuid] = before[uuid]
+        sight, why = _read_label(domain, known)
         if sight is not None:
             seen.append(sight)
-        elif not readable:
-            unreadable.append(domain.name())
-    return seen, unreadable
+        elif why:
+            unread[domain.name()] = why
+    return seen, unread, known
 
 
-def _read_label(domain: Domain, known: Known) -> tuple[Sight | None, bool]:
-    """The domain as it is, unless it has no label; and whether that could be read."""
-    sight, readable = None, True
+def _read_label(domain: Domain, known: Known) -> tuple[Sight | None, str]:
+    """The domain as it is, unless it has no label; and why that cannot be read, if it cannot."""
+    uuid = domain.UUIDString()
     try:
         sight = _sight(domain)
     except UsageError as error:
-        log.warning("the label of domain %s is passed over: %s", domain.name(), error)
-        readable = False
+        # Until it can be, it is held to be the VM that it was.
+        _, vm = known.get(uuid, ("", ""))
+        known[uuid] = (domain.name(), vm)
+        return None, str(error)
     except libvirt.libvirtError as error:
         if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
             raise
         # It went away while we looked, and may come back with a label.
-        known.pop(domain.UUIDString(), None)
-        return None, True
-    known[domain.UUIDString()] = (domain.name(), "" if sight is None else sight.vm)
-    return sight, readable
+        known.pop(uuid, None)
+        return None, ""
+    known[uuid] = (domain.name(), "" if sight is None else sight.vm)
+    return sight, ""
 
 
 def _sight(domain: Domain) -> Sight | None:

@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import TypeVar
 
-from fairnotice.drivers.libvirt.host import Host, Sight, claimed_twice
+from fairnotice.drivers.driver import Order
+from fairnotice.drivers.libvirt.host import Host, Sight, Unreadable, claimed_twice
 from fairnotice.errors import Unavailable
 
 # What is asked of a node takes some milliseconds.
 SLOW_SECONDS = 3.0
+# A node with hundreds of domains takes seconds to tell of all of them.
+WHOLE_LOOK_SECONDS = 10.0
 
 Answer = TypeVar("Answer")
 Lost = dict[str, Unavailable]
@@ -28,13 +31,35 @@ async def look_for(
     Trouble where two domains say that they are this VM: nobody can tell which one is meant.
     """
     names = [name for name in hosts if nodes is None or name in nodes]
-    looks = await asyncio.gather(
-        *(in_time(hosts[name], hosts[name].look(vm), needed) for name in names),
-        return_exceptions=True,
+    return await _heard(
+        vm, {name: in_time(hosts[name], hosts[name].look(vm), needed) for name in names}
     )
+
+
+async def look_anew(
+    vm: str, hosts: Mapping[str, Host], failed: frozenset[str], needed: Iterable[str | None] = ()
+) -> tuple[dict[str, Sight], Lost]:
+    """The same of all nodes, where it counts that a VM is not found: every label is read anew.
+
+    A node that has a label that cannot be read, and not the VM, cannot be asked: it may be there.
+    One that has failed is not waited for.
+    """
+    looks = {
+        name: in_time(host, host.look_anew(vm), needed, WHOLE_LOOK_SECONDS)
+        for name, host in hosts.items()
+        if name not in failed
+    }
+    failing = {name: in_time(host, host.look(vm)) for name, host in hosts.items() if name in failed}
+    return await _heard(vm, looks | failing)
+
+
+async def _heard(
+    vm: str, asked: Mapping[str, Awaitable[Sight | None]]
+) -> tuple[dict[str, Sight], Lost]:
+    looks = await asyncio.gather(*asked.values(), return_exceptions=True)
     found: dict[str, Sight] = {}
     lost: Lost = {}
-    for name, look in zip(names, looks, strict=True):
+    for name, look in zip(asked, looks, strict=True):
         if isinstance(look, Unavailable):
             lost[name] = look
         elif isinstance(look, BaseException):
@@ -43,6 +68,36 @@ async def look_for(
             found[name] = look
     _must_be_one(vm, found)
     return found, lost
+
+
+def is_certain(found: Mapping[str, Sight], order: Order | None) -> bool:
+    """Whether the VM has to be looked for nowhere else.
+
+    Not where its own node has it: the one that the law names, or, of a VM that the law has nowhere,
+    the one where it has given up its place since it is off. A domain of it that is off elsewhere
+    may be no more than what is left of it.
+    """
+    if order is not None and order.node is None:
+        at_home = any(sight.given_up for sight in found.values())
+    else:
+        at_home = order is not None and order.node in found
+    return at_home or any(sight.active for sight in found.values())
+
+
+def must_be_certain(
+    found: Mapping[str, Sight], lost: Lost, failed: frozenset[str], order: Order | None
+) -> None:
+    """Unavailable where the VM may be on a node that cannot tell, and that has not failed.
+
+    Whoever has declared the VM's node failed has said where it was: no label elsewhere that cannot
+    be read keeps it down.
+    """
+    if is_certain(found, order):
+        return
+    for name, error in lost.items():
+        known = order is not None and order.node_failed and isinstance(error, Unreadable)
+        if name not in failed and not known:
+            raise error
 
 
 async def in_time(

@@ -9,24 +9,29 @@ from fairnotice.clock import Clock
 from fairnotice.drivers.driver import Found, Survey
 from fairnotice.drivers.libvirt.definitions import Definitions
 from fairnotice.drivers.libvirt.footing import latest
-from fairnotice.drivers.libvirt.host import Host, Sight
+from fairnotice.drivers.libvirt.host import Host, Sight, claimed_twice
 from fairnotice.drivers.libvirt.line import Trouble
-from fairnotice.drivers.libvirt.looking import in_time
+from fairnotice.drivers.libvirt.looking import WHOLE_LOOK_SECONDS, in_time
 from fairnotice.drivers.libvirt.settings import LibvirtSettings
 from fairnotice.errors import LeadLost, Unavailable
 
 log = logging.getLogger(__name__)
-
-# A node with hundreds of domains takes seconds to tell of all of them.
-WHOLE_LOOK_SECONDS = 10.0
 
 
 class Seen(NamedTuple):
     """A survey, and everything that was seen for it."""
 
     survey: Survey
-    # Of every VM all its domains, by node.
+    # Of every VM that no two domains claim to be all its domains, by node.
     places: Mapping[str, Mapping[str, Sight]]
+
+
+class Claims(NamedTuple):
+    """All domains that were seen, by the VMs that they say they are."""
+
+    places: dict[str, dict[str, Sight]]
+    # What is to be said of those VMs that domains of several UUIDs claim to be.
+    unsure: dict[str, str]
 
 
 class Surveyor:
@@ -45,6 +50,8 @@ class Surveyor:
         self._definitions = definitions
         # Since when a node is away, as this epoch has seen it.
         self._away: dict[str, float] = {}
+        # Of which VMs nothing could be told at the last look, and why.
+        self._unsure: dict[str, str] = {}
         self._epoch = 0
 
     async def survey(self, epoch: int) -> Seen:
@@ -53,8 +60,9 @@ class Surveyor:
             # Others may have looked meanwhile, and found it back.
             self._epoch = epoch
             self._away.clear()
-        places: dict[str, dict[str, Sight]] = {}
-        reached, away, readable = [], [], True
+            self._unsure.clear()
+        seen: dict[str, list[Sight]] = {}
+        away, readable = [], True
         looks = await asyncio.gather(
             *(_look_at(host, epoch) for host in self._hosts.values()), return_exceptions=True
         )
@@ -67,30 +75,58 @@ class Surveyor:
             if isinstance(look, BaseException):
                 raise look
             self._away.pop(name, None)
-            reached.append(name)
+            seen[name] = look
             readable = readable and not host.unreadable
-            _add(places, name, look)
+        reached = list(seen)
         # Whose label cannot be read may be any VM: none is gone for certain.
         whole = readable and len(reached) == len(self._hosts)
+        places, unsure = self._claims(seen, whole=whole)
         there = {vm: _where(vm, found) for vm, found in places.items()}
         if not whole:
             # Remains of a VM whose node cannot be asked are not the VM.
             there = await self._definitions.without_remains(there, reached)
         await self._definitions.keep(there, reached)
         if whole:
-            await self._definitions.forget_all_but(set(places))
-        return Seen(Survey(_found(there), frozenset(reached), frozenset(away), whole), places)
+            await self._definitions.forget_all_but(set(places) | unsure)
+        survey = Survey(_found(there), frozenset(reached), frozenset(away), whole, unsure)
+        return Seen(survey, places)
+
+    def _claims(
+        self, seen: Mapping[str, list[Sight]], *, whole: bool
+    ) -> tuple[dict[str, dict[str, Sight]], frozenset[str]]:
+        """Every VM's domains, and the VMs of which nothing can be told; what is new of it is said.
+
+        Whoever was one of two is not the VM because the other one cannot be seen now.
+        """
+        places, unsure = _claims_in(seen)
+        if not whole:
+            unsure = self._unsure | unsure
+        for vm, sentence in unsure.items():
+            if self._unsure.get(vm) != sentence:
+                log.error("%s. Until then what is known of %s stays as it is.", sentence, vm)
+        for vm in (self._unsure.keys() - unsure.keys()) & places.keys():
+            log.info("only one domain says that it is %s now", vm)
+        self._unsure = unsure
+        sure = {vm: found for vm, found in places.items() if vm not in unsure}
+        return sure, frozenset(unsure)
 
     async def everything(self) -> dict[str, tuple[str, Sight]]:
-        """Every VM, and where it is; Unavailable where a node cannot be asked."""
-        places: dict[str, dict[str, Sight]] = {}
-        for name, host in self._hosts.items():
-            _add(places, name, await host.look_at_all())
+        """Every VM, and where it is; Unavailable where a node cannot be asked.
+
+        Trouble where two domains claim to be one VM.
+        """
+        seen = {name: await host.look_at_all() for name, host in self._hosts.items()}
+        places, unsure = _claims_in(seen)
+        if unsure:
+            raise Trouble("; ".join(unsure.values()))
         return {vm: _where(vm, found) for vm, found in places.items()}
 
     async def discover(self) -> tuple[Found, ...]:
         """The same, as a driver says it."""
-        return _found(await self.everything())
+        try:
+            return _found(await self.everything())
+        except Trouble as error:
+            raise Unavailable(str(error)) from error
 
     def _is_long_away(self, node: str) -> bool:
         now = self._clock.monotonic()
@@ -103,9 +139,18 @@ async def _look_at(host: Host, epoch: int) -> list[Sight]:
     return await in_time(host, host.look_at_all(), seconds=WHOLE_LOOK_SECONDS)
 
 
-def _add(places: dict[str, dict[str, Sight]], node: str, sights: list[Sight]) -> None:
-    for sight in sights:
-        places.setdefault(sight.vm, {})[node] = sight
+def _claims_in(seen: Mapping[str, list[Sight]]) -> Claims:
+    """By UUID: a domain and what is left of it elsewhere have the same, two of one node never."""
+    claims: dict[str, list[tuple[str, Sight]]] = {}
+    for node, sights in seen.items():
+        for sight in sights:
+            claims.setdefault(sight.vm, []).append((node, sight))
+    unsure = {
+        vm: str(claimed_twice(vm, (f"{sight.domain} on {node}" for node, sight in claimed)))
+        for vm, claimed in claims.items()
+        if len({sight.uuid for _, sight in claimed}) > 1
+    }
+    return Claims({vm: dict(claimed) for vm, claimed in claims.items() if vm not in unsure}, unsure)
 
 
 def _where(vm: str, places: Mapping[str, Sight]) -> tuple[str, Sight]:
