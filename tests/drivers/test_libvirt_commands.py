@@ -29,6 +29,7 @@ if [ "$1" = list ] && [ "$where" = qemu+ssh://node-0/system ] && [ ! -e "$LEDGER
     [ -z "$ONCE" ] || touch "$LEDGER.off"
 fi
 """
+SHUT_DOWN = [f"{NODE} set-lifecycle-action db poweroff destroy --live", f"{NODE} shutdown db"]
 FENCE = '#!/bin/sh\necho "fence $1" >>"$LEDGER"\n'
 
 
@@ -89,9 +90,9 @@ def order(kind, node="node-0"):
         (ImpactKind.REDEPLOY, [f"{NODE} destroy db", f"{TARGET} create {{0}}/db.xml"]),
         (ImpactKind.MIGRATE, [f"{NODE} migrate --live db {TARGET}"]),
         (ImpactKind.DELETE, [f"{NODE} destroy db"]),
-        (ImpactKind.STOP, [f"{NODE} shutdown db"]),
+        (ImpactKind.STOP, SHUT_DOWN),
         (ImpactKind.START, [f"{TARGET} create {{0}}/db.xml"]),
-        (ImpactKind.DEALLOCATE, [f"{NODE} shutdown db"]),
+        (ImpactKind.DEALLOCATE, SHUT_DOWN),
     ],
 )
 def test_every_kind_is_done(cloud, tmp_path, kind, asked):
