@@ -53,6 +53,10 @@ CHANGES = (
 )
 
 
+class Died(Exception):
+    """The control plane is no more."""
+
+
 class Counted:
     """A domain or a connection of libvirt whose calls are counted."""
 

@@ -19,8 +19,8 @@ from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import (
     LIMITS,
     RUNNING,
+    Died,
     ended,
-    fresh_nodes,
     impact_of,
     libvirt,
     order,
@@ -28,6 +28,7 @@ from tests.drivers.libvirt_nodes import (
     surround,
 )
 
+pytestmark = pytest.mark.usefixtures("no_patience")
 REDEPLOY = ImpactKind.REDEPLOY
 OFF = libvirt.VIR_DOMAIN_SHUTOFF
 AFTERWARDS = {
@@ -40,22 +41,11 @@ AFTERWARDS = {
 }
 
 
-class Died(Exception):
-    """The control plane is no more."""
-
-
 @pytest.fixture(autouse=True)
-def _no_patience(monkeypatch):
-    monkeypatch.setattr(footing, "TRY_AGAIN_SECONDS", (0.0, 0.0))
+def _nor_of_the_conductor(monkeypatch):
     monkeypatch.setattr(conducted, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(conducted, "ASK_AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(pauses, "LOOK_AGAIN_SECONDS_MAX", 0.01)
-
-
-@pytest.fixture
-def fresh(tmp_path):
-    """Two nodes and a running VM, anew each time."""
-    return fresh_nodes(tmp_path)
 
 
 def dying(at):

@@ -13,6 +13,7 @@ from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, libvirt, order, states
 from tests.waiting import soon
 
+pytestmark = pytest.mark.usefixtures("no_patience")
 OFF, PAUSED = libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_PAUSED
 LIMITS = {"reboot_limit_seconds": 0.05, "shutdown_limit_seconds": 0.05}
 NOW = SystemClock().wall()
@@ -21,8 +22,7 @@ AHEAD = timedelta(days=-1)
 
 
 @pytest.fixture(autouse=True)
-def _no_patience(monkeypatch):
-    monkeypatch.setattr(footing, "TRY_AGAIN_SECONDS", (0.0, 0.0))
+def _none_later_either(monkeypatch):
     monkeypatch.setattr(footing, "LATE_SECONDS", 0.0)
 
 

@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from fairnotice.drivers.libvirt import footing
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import (
     RUNNING,
-    fresh_nodes,
+    Died,
     impact_of,
     libvirt,
     states,
     surround,
 )
 
+pytestmark = pytest.mark.usefixtures("no_patience")
 OFF = libvirt.VIR_DOMAIN_SHUTOFF
 KINDS = [
     ImpactKind.FREEZE,
@@ -25,21 +25,6 @@ KINDS = [
     ImpactKind.DEALLOCATE,
     ImpactKind.DELETE,
 ]
-
-
-class Died(Exception):
-    """The control plane is no more."""
-
-
-@pytest.fixture(autouse=True)
-def _no_patience(monkeypatch):
-    monkeypatch.setattr(footing, "TRY_AGAIN_SECONDS", (0.0, 0.0))
-
-
-@pytest.fixture
-def fresh(tmp_path):
-    """Two nodes and a running VM, anew each time."""
-    return fresh_nodes(tmp_path)
 
 
 def test_a_vm_that_its_operator_has_paused_is_not_frozen_and_not_resumed(fresh):

@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 
 from fairnotice.clock import SystemClock
-from fairnotice.drivers.libvirt import footing
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.records import moved_in
 from fairnotice.words import ImpactKind, Outcome, Power
 from tests.drivers.libvirt_nodes import RUNNING, TestNodes, libvirt, order, states
 
+pytestmark = pytest.mark.usefixtures("no_patience")
 OFF = libvirt.VIR_DOMAIN_SHUTOFF
 NEW_KIB, OLD_KIB = 32768, 65536
 OF_A_FAILED_NODE = order(ImpactKind.REDEPLOY)._replace(failed_nodes=frozenset({"n1"}))
@@ -66,11 +66,6 @@ def move_from_a_failed_node(nodes, clock=None):
     nodes["n2"].connection.defineXML(edited)
     nodes["n1"].away = False
     domain(nodes, "n1").destroy()
-
-
-@pytest.fixture(autouse=True)
-def _no_patience(monkeypatch):
-    monkeypatch.setattr(footing, "TRY_AGAIN_SECONDS", (0.0, 0.0))
 
 
 @pytest.fixture

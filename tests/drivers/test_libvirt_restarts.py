@@ -8,13 +8,12 @@ from itertools import count
 
 import pytest
 
-from fairnotice.drivers.libvirt import footing
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import (
     LIMITS,
     RUNNING,
+    Died,
     ended,
-    fresh_nodes,
     impact_of,
     libvirt,
     order,
@@ -22,6 +21,7 @@ from tests.drivers.libvirt_nodes import (
     surround,
 )
 
+pytestmark = pytest.mark.usefixtures("no_patience")
 OFF = libvirt.VIR_DOMAIN_SHUTOFF
 ON_POWEROFF = libvirt.VIR_DOMAIN_LIFECYCLE_POWEROFF
 ACTIONS = {
@@ -38,10 +38,6 @@ AFTERWARDS = {
     ImpactKind.DELETE: ({}, 0),
 }
 NO_END = {"reboot_limit_seconds": 600, "shutdown_limit_seconds": 600}
-
-
-class Died(Exception):
-    """The control plane is no more."""
 
 
 class Watched:
@@ -92,17 +88,6 @@ class Watched:
             xml = self.domain(node).XMLDesc(flags)
             assert f"<on_poweroff>{self.action}</on_poweroff>" in xml
             assert "urn:fairnotice:libvirt:poweroff" not in xml
-
-
-@pytest.fixture(autouse=True)
-def _no_patience(monkeypatch):
-    monkeypatch.setattr(footing, "TRY_AGAIN_SECONDS", (0.0, 0.0))
-
-
-@pytest.fixture
-def fresh(tmp_path):
-    """Two nodes and a running VM, anew each time."""
-    return fresh_nodes(tmp_path)
 
 
 async def impact(nodes, kind, key="op/vm", **settings):
