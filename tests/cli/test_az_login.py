@@ -156,6 +156,20 @@ def test_whom_it_trusts_the_tools_are_to_trust(home, by):
     assert f"export NODE_EXTRA_CA_CERTS={ca}\n" in done.stdout
 
 
+def test_whom_the_system_trusts_is_believed_where_up_has_run_too(home, tmp_path):
+    """Its authority vouches for it alone; another's is known to the system, unless one is said."""
+    with started(tmp_path, "--store", f"sqlite:{tmp_path}/it.db") as (_, said):
+        elsewhere = (tmp_path, control(said))
+        assert az_login(elsewhere).returncode == 0
+        system = {"SSL_CERT_FILE": str(tmp_path / "azure-tools" / "ca.pem")}
+        url, own = found(elsewhere), str(home[0] / "azure-tools" / "ca.pem")
+        done = az_login(home, "--arm", url, **system)
+        assert done.returncode == 0, done.stderr
+        assert az_login(home, **system).returncode == 0
+        done = az_login(home, "--arm", url, "--authority", own, **system)
+    assert "Nobody whom you trust vouches for" in done.stderr
+
+
 def made_token(home, name, *limits):
     """The secret of a new token."""
     words = ["token", "create", name, "--role", "reader", *limits, "--json"]
