@@ -203,6 +203,22 @@ def test_the_secret_is_in_no_file_and_in_nothing_that_is_printed(home):
     assert not any(secret.split("_", 2)[2] in text for text in said)
 
 
+@pytest.mark.parametrize("name", ["ben", ""])
+def test_who_logs_in_by_hand_shows_his_secret_to_no_other_user(home, tmp_path, name):
+    """What stands in a command line all may read: az reads it from standard input."""
+    secret = made_token(home, name) if name else ""
+    by_hand = az_login(home, FAIRNOTICE_TOKEN=secret).stderr.partition("log in: ")[2]
+    az = program(tmp_path, "az", f'echo "$@" > {tmp_path}/words; cat > {tmp_path}/input')
+    subprocess.run(  # noqa: S603 - the line that was printed
+        [shutil.which("sh"), "-ec", by_hand],
+        env={"PATH": f"{az}:{os.environ['PATH']}", "FAIRNOTICE_TOKEN": secret},
+        check=True,
+    )
+    words = (tmp_path / "words").read_text()
+    assert words.startswith(f"login --service-principal -u {name or 'operator'} -p @- --tenant ")
+    assert (tmp_path / "input").read_text() == (secret or "none")
+
+
 @pytest.mark.parametrize(
     ("token", "code", "said"),
     [

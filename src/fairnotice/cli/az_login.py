@@ -277,11 +277,12 @@ def _log_in(
     az = shutil.which("az")
     # In a file: whatever stands in a command line, every user of the machine may read.
     secret = directory / "secret"
-    login = ["az", "login", "--service-principal", "-u", client, "-p", f"@{secret}"]
+    where = "@-" if az is None else f"@{secret}"
+    login = ["az", "login", "--service-principal", "-u", client, "-p", where]
     login += ["--tenant", TENANT, "--output", "none"]
     if az is None:
-        typed = f'"${{FAIRNOTICE_TOKEN:-{NO_SECRET}}}"'
-        by_hand = shlex.join(login).replace(f"@{secret}", typed)
+        # By hand, too: printf is the shell's own, and no process.
+        by_hand = f'printf %s "${{FAIRNOTICE_TOKEN:-{NO_SECRET}}}" | {shlex.join(login)}'
         shown.note(f"There is no az here. Where it is, log in: {by_hand}")
         return
     for name in CACHES:
