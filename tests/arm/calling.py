@@ -119,12 +119,16 @@ class AskingBySSL(Asking):
 
     def sign_in(self, client, secret):
         """The access token of a service principal, as `az login --service-principal` gets it."""
+        answer = self.try_to_sign_in(client, secret)
+        assert answer.status == 200, answer
+        return answer.json["access_token"]
+
+    def try_to_sign_in(self, client, secret):
+        """What a service principal is answered that signs in."""
         form = {"grant_type": "client_credentials", "client_id": client, "client_secret": secret}
         body = urlencode({**form, "resource": f"{self.url}/"}).encode()
         kind = "application/x-www-form-urlencoded"
-        answer = self.post("/adfs/oauth2/token", body, query="", Content_Type=kind)
-        assert answer.status == 200, answer
-        return answer.json["access_token"]
+        return self.post("/adfs/oauth2/token", body, query="", Content_Type=kind)
 
 
 @contextmanager

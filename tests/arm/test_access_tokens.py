@@ -56,10 +56,19 @@ class Scene:
         """One that counted a moment ago."""
         text = self.arm.sign_in("eve", kept(self.store, "eve"))
         assert self.ask(text, "GET", WEB_0).status == 200
-        tokens = self.arm.served.run.auth.tokens
-        (eve,) = [one for one in self.store.tokens().tokens if one.name == "eve"]
-        self.arm.served.inside(tokens.revoke(eve.id))
+        self.revoke("eve")
         return text
+
+    def revoke(self, name):
+        """Its token counts no longer."""
+        (token,) = [one for one in self.store.tokens().tokens if one.name == name]
+        self.arm.served.inside(self.arm.served.run.auth.tokens.revoke(token.id))
+        return token
+
+    def audited(self, name):
+        """What is written down of this name, the newest first."""
+        self.arm.served.inside(self.arm.served.run.auth.audits.flush())
+        return [line.audited for line in self.store.audit(100, who=name)]
 
     def ask(self, text, method, path, body=None, **headers):
         """One request with this bearer token."""
@@ -178,12 +187,37 @@ def test_signing_in_again_and_again_fills_nothing(scene, monkeypatch):
         assert identity(arm, "db")[0] == 200
     scene.ask(text, "POST", f"{WEB_0}/restart")
     arm.served.post("/v1/tokens/db-often/revoke", Authorization=f"Bearer {root}")
-    arm.served.inside(arm.served.run.auth.audits.flush())
-    told = {
-        name: [line.audited.status for line in scene.store.audit(100, who=name)]
-        for name in ("often", "db-often")
-    }
+    told = {name: [one.status for one in scene.audited(name)] for name in ("often", "db-often")}
     assert told == {"often": [403, 200, 200], "db-often": [200, 200]}
+
+
+def test_what_was_stolen_is_known_to_the_audit_when_it_is_tried_again(scene):
+    """By whatever says whose it was: an access token, of long ago too, and the secret itself."""
+    secret = kept(scene.store, "mallory")
+    text = scene.arm.sign_in("mallory", secret)
+    token = scene.revoke("mallory")
+    old = scene.signed(at=-2 * HOUR, sub=token.id)
+    for shown in (text, old, scene.signed(scene.others, sub=token.id), secret):
+        assert scene.ask(shown, "GET", WEB_0).status == 401
+    for client in ("mallory", "somebody"):
+        assert scene.arm.try_to_sign_in(client, secret).status == 401
+    assert scene.arm.try_to_sign_in("mallory", secret[:-2] + "zz").status == 401
+    told = [(one.status, one.lapsed, one.path) for one in scene.audited("mallory")]
+    tried = [(401, "revoked", "/adfs/oauth2/token")] * 2 + [(401, "revoked", WEB_0)] * 3
+    assert told == [*tried, (200, "", "/adfs/oauth2/token")]
+
+
+def test_what_was_stolen_has_no_more_room_in_the_audit_than_strangers(scene, monkeypatch):
+    """Whosever it was, whoever shows it is one of them."""
+    monkeypatch.setattr(audits, "AT_ONCE_MAX", 2)
+    monkeypatch.setattr(audits, "A_SECOND", 0.0)
+    secret = kept(scene.store, "trudy")
+    text = scene.arm.sign_in("trudy", secret)
+    scene.revoke("trudy")
+    for _ in range(3):
+        assert scene.arm.try_to_sign_in("trudy", secret).status == 401
+        assert scene.ask(text, "GET", WEB_0).status == 401
+    assert [one.status for one in scene.audited("trudy")] == [401, 401, 200]
 
 
 # ---- Identities of VMs ----
@@ -228,6 +262,8 @@ def test_an_identity_ends_with_its_vm_and_is_not_that_of_the_next_of_its_name(tm
         assert gone.status == 202
         until(lambda: "db" not in arm.fleet.vms, "the VM's end")
         assert seen(arm, old) == 401
+        lines = arm.served.get("/v1/audit?who=first", Authorization=root).json["items"]
+        assert (lines[0]["lapsed"], lines[0]["status"]) == ("VM gone", 401)
         (token,) = [
             one
             for one in arm.served.get("/v1/tokens", Authorization=root).json["items"]

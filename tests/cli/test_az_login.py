@@ -156,6 +156,20 @@ def test_whom_it_trusts_the_tools_are_to_trust(home, by):
     assert f"export NODE_EXTRA_CA_CERTS={ca}\n" in done.stdout
 
 
+def test_whom_the_system_trusts_is_believed_where_up_has_run_too(home, tmp_path):
+    """Its authority vouches for it alone; another's is known to the system, unless one is said."""
+    with started(tmp_path, "--store", f"sqlite:{tmp_path}/it.db") as (_, said):
+        elsewhere = (tmp_path, control(said))
+        assert az_login(elsewhere).returncode == 0
+        system = {"SSL_CERT_FILE": str(tmp_path / "azure-tools" / "ca.pem")}
+        url, own = found(elsewhere), str(home[0] / "azure-tools" / "ca.pem")
+        done = az_login(home, "--arm", url, **system)
+        assert done.returncode == 0, done.stderr
+        assert az_login(home, **system).returncode == 0
+        done = az_login(home, "--arm", url, "--authority", own, **system)
+    assert "Nobody whom you trust vouches for" in done.stderr
+
+
 def made_token(home, name, *limits):
     """The secret of a new token."""
     words = ["token", "create", name, "--role", "reader", *limits, "--json"]
@@ -187,6 +201,22 @@ def test_the_secret_is_in_no_file_and_in_nothing_that_is_printed(home):
     assert "az login --service-principal -u ann" in done.stderr
     said = (*texts, done.stdout, done.stderr)
     assert not any(secret.split("_", 2)[2] in text for text in said)
+
+
+@pytest.mark.parametrize("name", ["ben", ""])
+def test_who_logs_in_by_hand_shows_his_secret_to_no_other_user(home, tmp_path, name):
+    """What stands in a command line all may read: az reads it from standard input."""
+    secret = made_token(home, name) if name else ""
+    by_hand = az_login(home, FAIRNOTICE_TOKEN=secret).stderr.partition("log in: ")[2]
+    az = program(tmp_path, "az", f'echo "$@" > {tmp_path}/words; cat > {tmp_path}/input')
+    subprocess.run(  # noqa: S603 - the line that was printed
+        [shutil.which("sh"), "-ec", by_hand],
+        env={"PATH": f"{az}:{os.environ['PATH']}", "FAIRNOTICE_TOKEN": secret},
+        check=True,
+    )
+    words = (tmp_path / "words").read_text()
+    assert words.startswith(f"login --service-principal -u {name or 'operator'} -p @- --tenant ")
+    assert (tmp_path / "input").read_text() == (secret or "none")
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 import stat
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 from fairnotice.stores.opening import open_store
 from tests.cli.typed import PROGRAM, environment, typed
+from tests.deliveries.test_retries import webhook
 from tests.stores.stories import nodes
 
 
@@ -22,6 +24,7 @@ def test_a_running_service_is_backed_up_and_goes_on_elsewhere(fairnotice, tmp_pa
     assert restored.code == 0
     assert "Restored: revision" in restored.out
     assert "Before you start the service: revoke those tokens" in restored.err
+    assert "Webhooks" not in restored.err
     again = typed("restore", str(file), "--store", url)
     assert (again.code, again.out) == (2, "")
     assert "not empty" in again.err
@@ -104,3 +107,16 @@ def test_a_url_with_a_password_is_read_from_a_file(fairnotice, tmp_path):
         refused = typed("restore", str(file), *words)
         assert refused.code == 2
         assert why in refused.err
+
+
+def test_who_would_be_told_by_a_copy_is_named(tmp_path):
+    """Before it is started, with what to do; to a program too."""
+    url, file = f"sqlite:{tmp_path}/it.db", str(tmp_path / "fleet.backup")
+    with closing(open_store(url)) as store:
+        store.add_webhook(webhook(id="1", name="ops", secret="whsec_a"), 0)  # noqa: S106
+        store.add_webhook(webhook(id="2", name="chat", url="https://a.example/?code=b"), 0)
+    assert typed("backup", file, "--store", url, "--json").json["webhooks"] == ["ops", "chat"]
+    restored = typed("restore", file, "--store", f"sqlite:{tmp_path}/new.db")
+    assert "Webhooks: ops, chat. Their receivers are told from the start" in restored.err
+    assert "fairnotice webhook delete NAME" in restored.err
+    assert not any(secret in restored.err for secret in ("whsec_", "code="))

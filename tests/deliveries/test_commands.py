@@ -19,7 +19,8 @@ from tests.waiting import until
 @pytest.fixture
 def type_in(served):
     """Types a command for the service."""
-    return lambda *words: typed("webhook", *words, url=f"http://{served.run.control}")
+    url = f"http://{served.run.control}"
+    return lambda *words, **more: typed("webhook", *words, url=url, **more)
 
 
 def test_a_webhook_from_its_beginning_to_its_end(served, receiver, type_in):
@@ -87,6 +88,18 @@ def test_a_secret_is_kept_in_a_new_file(receiver, type_in, tmp_path):
     assert "is there already: no webhook is made" in again.err
     assert file.read_text() == secret
     assert type_in("show", "other").code == exits.NOT_FOUND
+
+
+def test_a_url_with_a_secret_is_read_from_standard_input(receiver, type_in):
+    """So it is in no list of processes; what is no line at all makes no webhook."""
+    for nothing in ("", "\n"):
+        empty = type_in("create", "ops", "-", stdin=nothing)
+        assert empty.code == exits.WRONG_USAGE
+        assert "Standard input has no URL in its first line." in empty.err
+    made = type_in("create", "ops", "-", stdin=f"{receiver.url}?code=abc\nnotes\n")
+    assert made.code == exits.DONE, made.err
+    assert "code=abc" not in made.out + made.err
+    assert receiver.tried[-1].path.endswith("?code=abc")
 
 
 def test_what_waits_is_no_dead_letter(served, receiver, type_in):

@@ -4,11 +4,12 @@ import base64
 import hashlib
 import hmac
 import logging
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from fairnotice.clock import SystemClock
+from fairnotice.stores.opening import open_store
 from fairnotice.wire.document import rfc1123
 from tests.control.calling import restarted, serving
 from tests.deliveries.receivers import receiving
@@ -307,6 +308,49 @@ def test_one_that_is_deleted_leaves_the_metrics(served, receiver, hook):
         assert any(line.endswith('"delivered"} 1') for line in shown_of(served, "other"))
 
 
+def dead_letters_shown(served, count):
+    """Wait until the metrics say that there are so many."""
+    until(
+        lambda: (
+            f'fairnotice_webhook_dead_letters{{webhook="ops"}} {count}' in shown_of(served, "ops")
+        )
+    )
+
+
+def test_what_was_given_up_is_shown_after_a_start_and_until_it_is_taken(tmp_path, receiver):
+    """A counter begins anew with the process, and what it began with is no increase."""
+    url = f"sqlite:{tmp_path}/it.db"
+    receiver.answers = lambda _: 400
+    with serving(open_store(url)) as served:
+        body = {"name": "ops", "url": receiver.url, "statuses": ["Scheduled"]}
+        served.post("/v1/webhooks", body)
+        dead_letters_shown(served, 0)
+        event = restarted(served)
+        dead_letters_shown(served, 1)
+        served.post(f"/v1/events/{event}/cancel")
+    with serving(open_store(url)) as served:
+        dead_letters_shown(served, 1)
+        assert not any(line.endswith('"dead"} 1') for line in shown_of(served, "ops"))
+        receiver.answers = lambda _: 200
+        served.post("/v1/webhooks/ops/redeliver", {})
+        dead_letters_shown(served, 0)
+
+
+def test_what_went_by_its_age_is_not_shown_for_long(served, receiver, hook, monkeypatch):
+    """Nobody says so who delivers: they are counted now and then."""
+    monkeypatch.setattr("fairnotice.deliveries.courier.COUNT_SECONDS", 0.1)
+    hook(receiver)
+    receiver.answers = lambda _: 400
+    restarted(served)
+    dead_letters_shown(served, 1)
+
+    async def forget():
+        served.run.conductor._store.forget_dead_letters(datetime.max.replace(tzinfo=UTC))
+
+    served.inside(forget())
+    dead_letters_shown(served, 0)
+
+
 def test_of_many_dead_letters_the_oldest_go(served, receiver, hook, monkeypatch, caplog):
     """So many are kept; how many went is counted and said."""
     monkeypatch.setattr("fairnotice.deliveries.courier.DEAD_MAX", 3)
@@ -323,6 +367,7 @@ def test_of_many_dead_letters_the_oldest_go(served, receiver, hook, monkeypatch,
     assert [one["event"] for one in served.get(path).json["items"]] == letters[2:]
     forgotten = 'fairnotice_webhook_dead_letters_forgotten_total{webhook="ops"} 2'
     assert forgotten in shown_of(served, "ops")
+    assert 'fairnotice_webhook_dead_letters{webhook="ops"} 3' in shown_of(served, "ops")
     said = [one.getMessage() for one in caplog.records if "forgotten" in one.getMessage()]
     assert said == ["the 1 oldest dead letters of ops are forgotten: no more than 3 are kept"] * 2
 

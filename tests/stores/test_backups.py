@@ -1,4 +1,4 @@
-"""A backup holds everything of one revision; what is restored goes on, and repeats nothing."""
+"""A backup holds everything of one revision; what is restored goes on, and repeats no number."""
 
 import gzip
 import io

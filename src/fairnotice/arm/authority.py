@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from fairnotice.arm.issuing import OPERATOR, Issuer
 from fairnotice.arm.signing import TENANT
+from fairnotice.control.audits import UNAUTHENTICATED
 from fairnotice.control.auth import PATH_CHARACTERS_MAX
 from fairnotice.errors import Unavailable
 from fairnotice.stores.access import Audited, Token
@@ -164,6 +165,7 @@ def _jwks(issuer: Issuer) -> Handler:
 def _token(issuer: Issuer) -> Handler:
     async def token(request: Request) -> Response:
         whom: Token | str | None = None
+        form: dict[str, str] = {}
         status = 400
         try:
             form = await _form(request)
@@ -180,7 +182,7 @@ def _token(issuer: Issuer) -> Handler:
         else:
             status = 200
         finally:
-            _note(issuer, request, whom, status)
+            _note(issuer, request, whom, form.get("client_secret", ""), status)
         return _json(
             {
                 "token_type": "Bearer",
@@ -281,11 +283,16 @@ async def _principal(issuer: Issuer, form: dict[str, str]) -> Token | str:
     return whom
 
 
-def _note(issuer: Issuer, request: Request, whom: Token | str | None, status: int) -> None:
+def _note(
+    issuer: Issuer, request: Request, whom: Token | str | None, secret: str, status: int
+) -> None:
     """Write down who signed in, or could not."""
     if not issuer.auth.required:
         return
-    token = whom if isinstance(whom, Token) else None
+    # A token that was stolen goes on to be tried after it is revoked.
+    lapsed = issuer.auth.tokens.lapsed(secret) if status == UNAUTHENTICATED else None
+    shown = whom if lapsed is None else lapsed.token
+    token = shown if isinstance(shown, Token) else None
     audited = Audited(
         at=issuer.clock.wall(),
         token=None if token is None else token.id,
@@ -294,6 +301,7 @@ def _note(issuer: Issuer, request: Request, whom: Token | str | None, status: in
         method=request.method,
         path=request.url.path[:PATH_CHARACTERS_MAX],
         status=status,
+        lapsed="" if lapsed is None else lapsed.why,
     )
     issuer.auth.audits.note(audited, refused=status != 200, changes=False)  # noqa: PLR2004
 

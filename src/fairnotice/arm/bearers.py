@@ -9,7 +9,8 @@ Raises errors.Unavailable where nobody can tell whether it counts: answer 503.
 """
 
 from fairnotice.arm.issuing import OPERATOR, Issuer
-from fairnotice.control.auth import ANYBODY, Caller, caller_of
+from fairnotice.control.auth import ANYBODY, Caller, WhoseToken, caller_of
+from fairnotice.control.tokens import Lapsed
 
 
 class Bearers:
@@ -17,13 +18,13 @@ class Bearers:
 
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer
+        self._plain = WhoseToken(issuer.auth.tokens)
 
     async def caller(self, text: str) -> Caller | None:
         """Who shows this; None where it does not count, whatever the reason."""
         issuer = self._issuer
         if "." not in text:
-            bearer = await issuer.auth.tokens.find(text)
-            return None if bearer is None else caller_of(bearer)
+            return await self._plain.caller(text)
         claims = issuer.file.keys.read(text, issuer.clock.wall(), issuer.audiences)
         if claims is None:
             return None
@@ -32,3 +33,10 @@ class Bearers:
             return None if issuer.auth.required else ANYBODY
         bearer = await issuer.auth.tokens.of_id(claims.sub)
         return None if bearer is None else caller_of(bearer)
+
+    def lapsed(self, text: str) -> Lapsed | None:
+        """Whose it was, where that token counts no longer, though the hour of this one is over."""
+        if "." not in text:
+            return self._plain.lapsed(text)
+        claims = self._issuer.file.keys.signed(text)
+        return None if claims is None else self._issuer.auth.tokens.lapsed_of_id(claims.sub)

@@ -20,9 +20,9 @@ from fairnotice.control.auth import (
     ANYBODY,
     CALLER,
     CHALLENGE,
-    Find,
     Gate,
-    find_in,
+    Whose,
+    WhoseToken,
     shown_token,
     unauthenticated,
 )
@@ -39,7 +39,7 @@ class SigningIn(NamedTuple):
     """How somebody says who he is: addresses for whom has no token yet, and whose a token is."""
 
     addresses: list[Route]
-    find: Find
+    whose: Whose
 
 
 class Port(NamedTuple):
@@ -58,7 +58,7 @@ def signing_with(file: KeyFile, clock: Clock, url: str = "") -> Callable[[Runnin
         port = 0 if run.arm is None else run.arm.port
         issuer = Issuer(file, run.auth, clock, url or f"https://localhost:{port}")
         _identify_vms(run, issuer)
-        return SigningIn(authority_routes(issuer), Bearers(issuer).caller)
+        return SigningIn(authority_routes(issuer), Bearers(issuer))
 
     return signing_in
 
@@ -74,16 +74,16 @@ def _identify_vms(run: Running, issuer: Issuer) -> None:
 class _Shown:
     """Where nobody has to say who he is: a token that is shown must be one all the same."""
 
-    def __init__(self, app: ASGIApp, find: Find) -> None:
+    def __init__(self, app: ASGIApp, whose: Whose) -> None:
         self._app = app
-        self._find = find
+        self._whose = whose
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application in front of another."""
         caller = ANYBODY
         if any(name == b"authorization" for name, _ in scope["headers"]):
             try:
-                found = await self._find(shown_token(scope))
+                found = await self._whose.caller(shown_token(scope))
             except Unavailable as error:
                 await of_problem(unavailable(error))(scope, receive, send)
                 return
@@ -111,12 +111,12 @@ class _Fork:
 
 def _entered(run: Running, app: ASGIApp, port: Port, own: str) -> ASGIApp:
     """The application behind whatever decides who may ask."""
-    signing_in = SigningIn([], find_in(run.auth))
+    signing_in = SigningIn([], WhoseToken(run.auth.tokens))
     if port.signing_in is not None:
         signing_in = port.signing_in(run)
     if run.auth.required:
-        return _Fork(signing_in.addresses, Gate(app, run.auth, signing_in.find, of_problem))
-    shown = _Fork(signing_in.addresses, _Shown(app, signing_in.find))
+        return _Fork(signing_in.addresses, Gate(app, run.auth, signing_in.whose, of_problem))
+    shown = _Fork(signing_in.addresses, _Shown(app, signing_in.whose))
     return Guard(shown, LOCAL_NAMES | {own}, port.entrance.names, of_problem)
 
 

@@ -72,7 +72,7 @@ def run(session: Session) -> int:
     given = options.authority or session.settings["ca"].value
     trusted = _trusted(given, service_directory(store))
     # Before anything is written: a login that works is not given up for one that cannot.
-    client = _signed_in(url, trusted, session.token)
+    client = _signed_in(url, _context(trusted, alone=bool(given)), session.token)
     private_files.make_directory(directory)
     private_files.write(directory / MARK, b"")
     private_files.write(directory / "clouds.config", _clouds(url).encode())
@@ -159,13 +159,12 @@ def _client(token: str) -> str:
     return parts[1] if token else OPERATOR
 
 
-def _signed_in(url: str, trusted: Path | None, token: str) -> str:
+def _signed_in(url: str, context: ssl.SSLContext, token: str) -> str:
     """As whom one is signed in there: a token's name, which az shows, and not its id.
 
     Resource Manager is there, and is who it says; az itself would end in a traceback.
     """
     parts = urlsplit(url)
-    context = ssl.create_default_context(cafile=None if trusted is None else str(trusted))
     client = _client(token)
     form = {"client_id": client, "client_secret": token or NO_SECRET}
     body = urlencode({"grant_type": "client_credentials", **form})
@@ -201,13 +200,26 @@ def _named(access_token: str) -> str:
 
 
 def _trusted(given: str, made: Path) -> Path | None:
-    """Who vouches for Resource Manager: as said, as `up` has made it, or whom the system trusts."""
+    """Who vouches for Resource Manager: as said, or as `up` has made it; else only the system."""
     path = Path(given) if given else made / "ca.pem"
     if path.is_file():
         return path.absolute()
     if given:
         raise CommandFailed(f"{given} is not there.", exits.NOT_FOUND)
     return None
+
+
+def _context(trusted: Path | None, *, alone: bool) -> ssl.SSLContext:
+    """Who vouches for Resource Manager here: whoever was said alone, or the system's as well.
+
+    That `up` has run on this machine once is no reason to believe only what it made.
+    """
+    if alone:
+        return ssl.create_default_context(cafile=trusted)
+    context = ssl.create_default_context()
+    if trusted is not None:
+        context.load_verify_locations(trusted)
+    return context
 
 
 def _bundled(trusted: Path) -> bytes:
@@ -265,11 +277,12 @@ def _log_in(
     az = shutil.which("az")
     # In a file: whatever stands in a command line, every user of the machine may read.
     secret = directory / "secret"
-    login = ["az", "login", "--service-principal", "-u", client, "-p", f"@{secret}"]
+    where = "@-" if az is None else f"@{secret}"
+    login = ["az", "login", "--service-principal", "-u", client, "-p", where]
     login += ["--tenant", TENANT, "--output", "none"]
     if az is None:
-        typed = f'"${{FAIRNOTICE_TOKEN:-{NO_SECRET}}}"'
-        by_hand = shlex.join(login).replace(f"@{secret}", typed)
+        # By hand, too: printf is the shell's own, and no process.
+        by_hand = f'printf %s "${{FAIRNOTICE_TOKEN:-{NO_SECRET}}}" | {shlex.join(login)}'
         shown.note(f"There is no az here. Where it is, log in: {by_hand}")
         return
     for name in CACHES:

@@ -100,4 +100,5 @@ def as_json(found: Summary) -> dict[str, Any]:
         "taken_at": found.taken_at.isoformat(),
         "revision": found.revision,
         "counts": {table: found.counts.get(table, 0) for table in WORDS},
+        "webhooks": found.webhooks,
     }

@@ -20,6 +20,13 @@ LOST = (
     "are due. Before you start the service: revoke those tokens, keep the state directory of the "
     "driver, which knows what was done, and have the fleet file at hand to apply it."
 )
+TOLD = (
+    "Their receivers are told from the start of the service on, also where a webhook was deleted "
+    "after the backup: first, once more, what was announced then, and then what happens here. "
+    "Delete those that are not to be. In a copy beside the service that is all of them, and no "
+    "command deletes one before the start: start it where it reaches no receiver, run fairnotice "
+    "webhook delete NAME for each, and only then let it out."
+)
 
 
 def add(subparsers: Subparsers) -> None:
@@ -60,3 +67,5 @@ def _filled(session: Session, file: IO[bytes], name: str) -> Summary:
 def _say(found: Summary, _: object) -> None:
     shown.say(f"Restored: {in_words(found)}.")
     shown.note(LOST)
+    if found.webhooks:
+        shown.note(f"Webhooks: {', '.join(found.webhooks)}. {TOLD}")

@@ -1,10 +1,12 @@
 """`fairnotice webhook`: who outside is told of events."""
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fairnotice.cli import exits, shown
+from fairnotice.cli.backup import STANDARD
 from fairnotice.cli.parsing import Subparsers, group, leaf, some_name, up_to
 from fairnotice.cli.secret_files import new_file, write_or_print
 from fairnotice.cli.session import Session
@@ -47,12 +49,14 @@ def _add_create(commands: Subparsers) -> None:
         "fairnotice webhook create grid https://app.example.org/api --schema eventgrid",
         "fairnotice webhook create web https://web.example.org/in --scope availability-set:web",
         "fairnotice webhook create over https://log.example.org/ --status Completed",
+        "fairnotice webhook create func - < url.txt     # a URL with a secret: ?code=…",
     )
     summary = "make a webhook, once its receiver has agreed; a secret is printed this once"
     create = leaf(commands, "create", _create, summary, lines)
     create.add_argument("name", type=some_name, metavar="NAME", help="how it is called")
     # Not `url`: that is the control plane's.
-    create.add_argument("receiver", metavar="URL", help="where it is told: https://…")
+    what = "where it is told: https://…; - for the first line of standard input"
+    create.add_argument("receiver", metavar="URL", help=what)
     schemas = tuple(map(str, EventSchema))
     create.add_argument(
         "--schema", choices=schemas, default=schemas[0], metavar="SCHEMA", help=" ".join(schemas)
@@ -90,7 +94,7 @@ def _create(session: Session) -> int:
     options = session.options
     body = {
         "name": options.name,
-        "url": options.receiver,
+        "url": _receiver(options.receiver),
         "schema": options.schema,
         "statuses": options.status,
         "types": options.type,
@@ -111,6 +115,16 @@ def _create(session: Session) -> int:
         if not write_or_print(made.pop("secret"), file, options.output):
             return exits.REFUSED
     return session.show(made, partial(_say_kept, options.output))
+
+
+def _receiver(given: str) -> str:
+    """Where it is told: whatever stands in a command line, every user of the machine may read."""
+    if given != STANDARD:
+        return given
+    url = sys.stdin.readline().strip()
+    if not url:
+        raise UsageError("Standard input has no URL in its first line.")
+    return url
 
 
 def _say_created(made: dict[str, Any]) -> None:

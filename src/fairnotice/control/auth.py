@@ -9,9 +9,9 @@ All 401 are alike, and all 403: neither tells whether something is there.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 from starlette.requests import Request
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fairnotice.control import problems, shapes
 from fairnotice.control.admission import Auth
 from fairnotice.control.limits import Limits, Reach
-from fairnotice.control.tokens import Bearer
+from fairnotice.control.tokens import Bearer, Lapsed, Tokens
 from fairnotice.engine import Fleet
 from fairnotice.errors import Unavailable
 from fairnotice.model import Requester
@@ -121,18 +121,29 @@ class _Operations(msgspec.Struct):
     operations: tuple[str, ...] = ()
 
 
-# Who asks with this text; None where it is nobody's, or not any more.
-Find = Callable[[str], Awaitable[Caller | None]]
+class Whose(Protocol):
+    """Whose a text is that is shown for a token."""
+
+    async def caller(self, text: str) -> Caller | None:
+        """Who asks with it; None where it is nobody's, or not any more."""
+        ...
+
+    def lapsed(self, text: str) -> Lapsed | None:
+        """Whose it was, where it counts no longer: for the audit, and nobody's answer."""
+        ...
 
 
-def find_in(auth: Auth) -> Find:
-    """Whose token a text is."""
+class WhoseToken:
+    """The same, of tokens as they are."""
 
-    async def find(text: str) -> Caller | None:
-        bearer = await auth.tokens.find(text)
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self.lapsed = tokens.lapsed
+
+    async def caller(self, text: str) -> Caller | None:
+        """Who asks with it."""
+        bearer = await self._tokens.find(text)
         return None if bearer is None else caller_of(bearer)
-
-    return find
 
 
 class Gate:
@@ -145,12 +156,12 @@ class Gate:
         self,
         app: ASGIApp,
         auth: Auth,
-        find: Find | None = None,
+        whose: Whose | None = None,
         says: Callable[..., Response] = problems.said,
     ) -> None:
         self._app = app
         self._auth = auth
-        self._find = find or find_in(auth)
+        self._whose = whose or WhoseToken(auth.tokens)
         self._says = says
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -160,7 +171,7 @@ class Gate:
             return
         shown = shown_token(scope)
         try:
-            caller = await self._find(shown)
+            caller = await self._whose.caller(shown)
         except Unavailable as error:
             # Whether it counts, nobody can tell now: "no" might be a lie.
             await self._says(problems.unavailable(error))(scope, receive, send)
@@ -193,7 +204,7 @@ class Gate:
         if passed_over and not (refused or witness.noted):
             return
         # A token that was stolen goes on to be tried after it is revoked.
-        lapsed = self._auth.tokens.lapsed(shown) if caller is None else None
+        lapsed = self._whose.lapsed(shown) if caller is None else None
         token = token if lapsed is None else lapsed.token
         audited = Audited(
             at=self._auth.clock.wall(),

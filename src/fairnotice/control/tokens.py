@@ -145,7 +145,7 @@ class Lapsed(NamedTuple):
     """A token that counted once, shown with its right secret."""
 
     token: Token
-    # `revoked` or `expired`.
+    # `revoked`, `expired`, or `VM gone` of the identity of one.
     why: str
 
 
@@ -250,9 +250,16 @@ class Tokens:
         """Whose token this was, where it counts no longer: for the audit, and nobody's answer."""
         form = _FORM.fullmatch(text)
         token = None if form is None else self._shown_by(form[1], text)
-        if token is None or self._counts(token.id):
+        return None if token is None else self.lapsed_of_id(token.id)
+
+    def lapsed_of_id(self, id_: str) -> Lapsed | None:
+        """The same, shown by whoever has proved by other means whose he was."""
+        token = self._known.get(id_)
+        if token is None or self._counts(id_):
             return None
-        return Lapsed(token, "expired" if token.revoked_at is None else "revoked")
+        if token.revoked_at is not None:
+            return Lapsed(token, "revoked")
+        return Lapsed(token, "VM gone" if self.has_outlived_its_vm(token) else "expired")
 
     async def _look_soon(self) -> None:
         """Look once for all who wait, and not too soon after the last time."""

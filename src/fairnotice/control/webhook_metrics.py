@@ -29,6 +29,12 @@ def of_webhooks(delivering: Delivering) -> Iterator[Metric]:
             for name, counts in delivering.counts().items()
         ],
     )
+    yield Metric(
+        "fairnotice_webhook_dead_letters",
+        "gauge",
+        "Letters that were given up, whenever that was, and can be redelivered, by webhook.",
+        [("", (("webhook", name),), count) for name, count in delivering.dead().items()],
+    )
     waiting = delivering.waiting()
     yield Metric(
         "fairnotice_webhook_waiting",

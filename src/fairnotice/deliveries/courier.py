@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from math import inf
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
@@ -30,6 +31,8 @@ AT_ONCE_MAX = 4
 # to count them is to read them.
 DEAD_MAX = 10_000
 DEAD_LOOK_EVERY = 100
+# So often they are counted all the same: they also go by their age.
+COUNT_SECONDS = 60.0
 # However far off the next try is, the clock may be stepped, and there may be a new letter.
 LOOK_SECONDS = 1.0
 AGAIN_SECONDS = 1.0
@@ -52,6 +55,9 @@ class Courier:
     ) -> None:
         self.webhook = webhook
         self.counts: Counter[str] = Counter()
+        # How many letters were given up and are kept, whoever gave them up; and when to look anew.
+        self.dead_count = 0
+        self._count_at = -inf
         self._conductor = conductor
         self._clock = clock
         self._sender = sender
@@ -85,6 +91,7 @@ class Courier:
     def look_again(self) -> None:
         """A dead letter was put back among those that wait."""
         self._stale = True
+        self._count_at = -inf
         self._woken.set()
 
     async def deliver(self) -> None:
@@ -106,6 +113,7 @@ class Courier:
             await asyncio.gather(*self._under_way.values(), return_exceptions=True)
 
     async def _turn(self) -> None:
+        await self._count_dead()
         await self._settle()
         # A receiver that is away has its letters wait in the journal, which is there anyway.
         room = len(self._waiting) < WAITING_MAX
@@ -117,6 +125,21 @@ class Courier:
             await self._read()
         self._send_due()
         await self._until_something(level=self._journal.level or not room)
+
+    async def _count_dead(self) -> None:
+        at, now = self._count_at, self._clock.monotonic()
+        if now < at:
+            return
+        # Set before the store is asked: what is put back meanwhile may not be in its answer.
+        self._count_at = now + COUNT_SECONDS
+        id_ = self.webhook.id
+        try:
+            self.dead_count = await self._conductor.ask_store(
+                lambda store: store.deliveries_count(id_, dead=True)
+            )
+        except Unavailable:
+            self._count_at = at
+            raise
 
     async def _read(self) -> None:
         """Have at hand what waits in the store: what is new there, or all of it again."""
@@ -235,6 +258,7 @@ class Courier:
 
     def _bury(self, delivery: Delivery) -> None:
         self.counts["dead"] += 1
+        self.dead_count += 1
         log.warning(
             "%s at %s was not told that event %s is %s: %s",
             self.webhook.name,
@@ -247,6 +271,7 @@ class Courier:
     def _forgotten(self, count: int) -> None:
         if count:
             self.counts["forgotten"] += count
+            self.dead_count -= count
             log.warning(
                 "the %d oldest dead letters of %s are forgotten: no more than %d are kept",
                 count,

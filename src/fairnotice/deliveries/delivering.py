@@ -160,6 +160,10 @@ class Delivering:
             found.setdefault(courier.webhook.name, Counter()).update(courier.counts)
         return found
 
+    def dead(self) -> dict[str, int]:
+        """By webhook: how many letters were given up and are kept."""
+        return {one.webhook.name: one.dead_count for one in self._couriers.values()}
+
     def waiting(self) -> dict[str, tuple[int, float]]:
         """By webhook: how many deliveries are at hand, and how long the first has waited."""
         return {

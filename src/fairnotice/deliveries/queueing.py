@@ -1,14 +1,14 @@
 """From the journal to what a webhook is told: which changes, and as what."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 
 from fairnotice.conductor.conductor import Conductor
 from fairnotice.conductor.feed import Snapshot
 from fairnotice.deliveries import shapes
-from fairnotice.engine import Fleet, changes
+from fairnotice.engine import changes
 from fairnotice.model import Event, Scope
 from fairnotice.stores.store import Line
 from fairnotice.stores.webhooks import Delivery, Webhook
@@ -28,7 +28,8 @@ PIECE_DELIVERIES = 500
 # A cursor that moved without a delivery is written down after so many lines, or seconds.
 CURSOR_LINES = 5_000
 CURSOR_SECONDS = 60.0
-# Of scopes that are gone, so many are remembered; of others their name has to do.
+# Of scopes that are gone, or in another group, so many are remembered; the fleet has to do, and
+# where it has none their name.
 SCOPES_MAX = 10_000
 
 
@@ -56,7 +57,7 @@ class Journal:
         self._written_at: float | None = None
         self._subscription = subscription
         self._location = location
-        # Scopes of events that may outlive them: a scope goes with its last VM.
+        # Scopes as they were there, where they are gone or in another resource group by now.
         self._scopes: dict[str, Scope] = {}
 
     @property
@@ -69,8 +70,10 @@ class Journal:
         if self.level:
             return 0
         found = await self._conductor.feed.after(self.cursor, PAGE_LINES)
-        several = self._state(found, now) if isinstance(found, Snapshot) else self._told(found, now)
-        return sum(1 for _ in several)
+        if isinstance(found, Snapshot):
+            return sum(1 for _ in self._state(found, now))
+        told, _ = self._told(found, now)
+        return len(told)
 
     async def queue(self, now: datetime, monotonic: float) -> int:
         """Read on, and make durable what is to be told; how many deliveries.
@@ -83,11 +86,11 @@ class Journal:
         if not found:
             await self._write_cursor(monotonic)
             return 0
-        told = list(self._told(found, now))
+        told, scopes = self._told(found, now)
         if told:
             await self._write(found[-1].revision, told, monotonic)
         # Only now: what could not be written is read again.
-        self.cursor = found[-1].revision
+        self.cursor, self._scopes = found[-1].revision, scopes
         if not told:
             await self._write_cursor(monotonic)
         return len(told)
@@ -104,40 +107,63 @@ class Journal:
             # The cursor stays where it is until all of it is there.
             await self._write(self._written, piece, monotonic)
         await self._write(state.revision, (), monotonic)
-        self.cursor = state.revision
+        self.cursor, self._scopes = state.revision, self._unlike_now(self._scopes)
         return count
 
     def _state(self, state: Snapshot, now: datetime) -> Iterator[Delivery]:
-        events = (row for row in state.rows if isinstance(row, Event))
-        return self._deliveries(((one, shapes.instant_of(one)) for one in events), now)
+        known = {**self._scopes, **self._conductor.fleet.scopes}
+        for event in (row for row in state.rows if isinstance(row, Event)):
+            yield from self._delivery(event, shapes.instant_of(event), known, now)
 
-    def _told(self, lines: Sequence[Line], now: datetime) -> Iterator[Delivery]:
-        rows = (line.change.row for line in lines)
-        self._scopes |= {row.name: row for row in rows if isinstance(row, Scope)}
-        found = [line.change for line in lines if isinstance(line.change, TOLD)]
-        yield from self._deliveries(((change.row, change.at) for change in found), now)
-        # Of those that are there the fleet knows more.
+    def _told(
+        self, lines: Sequence[Line], now: datetime
+    ) -> tuple[list[Delivery], dict[str, Scope]]:
+        """What is told of these lines, and the scopes to be remembered after them.
+
+        A scope is taken as it was at the line: whoever is told of a resource group is not told of
+        what befell a VM before it was there.
+        """
+        scopes = dict(self._scopes)
+        for row in (line.change.row for line in lines):
+            if isinstance(row, Scope):
+                # Where none was read before an event, the next one is nearest: its document
+                # changes with it, in the same commit.
+                scopes.setdefault(row.name, row)
+        told: list[Delivery] = []
+        for change in (line.change for line in lines):
+            if isinstance(change.row, Scope):
+                scopes[change.row.name] = change.row
+            elif isinstance(change, TOLD):
+                told += self._delivery(change.row, change.at, scopes, now)
+        return told, self._unlike_now(scopes)
+
+    def _unlike_now(self, scopes: Mapping[str, Scope]) -> dict[str, Scope]:
+        """Those that the fleet does not know so, the last of them."""
         fleet = self._conductor.fleet.scopes
-        gone = ((name, row) for name, row in self._scopes.items() if name not in fleet)
-        self._scopes = dict(deque(gone, SCOPES_MAX))
+        unlike = (
+            (name, scope)
+            for name, scope in scopes.items()
+            if name not in fleet or fleet[name].resource_group != scope.resource_group
+        )
+        return dict(deque(unlike, SCOPES_MAX))
 
-    def _deliveries(
-        self, events: Iterable[tuple[Event, datetime]], now: datetime
+    def _delivery(
+        self, event: Event, at: datetime, scopes: Mapping[str, Scope], now: datetime
     ) -> Iterator[Delivery]:
-        for event, at in events:
-            scope = self._scope(self._conductor.fleet, event)
-            if shapes.wants(self._webhook, event, scope):
-                yield Delivery(
-                    id=shapes.delivery_id(event),
-                    event=event.id,
-                    status=event.status,
-                    queued_at=now,
-                    next_at=now,
-                    content=shapes.content(event, scope, at, self._subscription, self._location),
-                )
+        """What is told of an event, or nothing."""
+        scope = self._scope(scopes, event)
+        if shapes.wants(self._webhook, event, scope):
+            yield Delivery(
+                id=shapes.delivery_id(event),
+                event=event.id,
+                status=event.status,
+                queued_at=now,
+                next_at=now,
+                content=shapes.content(event, scope, at, self._subscription, self._location),
+            )
 
-    def _scope(self, fleet: Fleet, event: Event) -> Scope:
-        known = fleet.scopes.get(event.scope) or self._scopes.get(event.scope)
+    def _scope(self, scopes: Mapping[str, Scope], event: Event) -> Scope:
+        known = scopes.get(event.scope) or self._conductor.fleet.scopes.get(event.scope)
         if known is not None:
             return known
         # It went before this process came; its name says the most of it.

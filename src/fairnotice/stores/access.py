@@ -58,7 +58,7 @@ class Audited(msgspec.Struct, frozen=True, kw_only=True):
     operations: tuple[str, ...] = ()
     # What came before this one, of the same and to as little, and was too much to be written down.
     left_out: int = 0
-    # Why the token did not count, `revoked` or `expired`, although it was the right one.
+    # Why the token did not count, although it was the right one: `revoked`, `expired`, `VM gone`.
     lapsed: str = ""
 
 
