@@ -67,6 +67,7 @@ class Definitions:
     def __init__(self, hosts: Mapping[str, Host], clock: Clock) -> None:
         self._hosts = hosts
         self._clock = clock
+        self._epoch = 0
         self._seen: dict[str, Kept] = {}
         # What belongs to what was seen: while it is the same, so is the definition.
         self._live: dict[str, Live] = {}
@@ -76,6 +77,15 @@ class Definitions:
         self._missed: set[str] = set()
         # Who has not answered since this was last cleared.
         self._silent: set[str] = set()
+
+    def lead(self, epoch: int) -> None:
+        """In a later epoch nothing of what was known counts: another may have led meanwhile.
+
+        Whatever is under way goes on with what it had, so all of it is replaced.
+        """
+        if epoch > self._epoch:
+            self._epoch = epoch
+            self._seen, self._live, self._there, self._missed = {}, {}, {}, set()
 
     def outdated(self, domain: str) -> None:
         """Somebody has defined this domain anew."""
@@ -140,8 +150,8 @@ class Definitions:
         """
         missed = set(self._seen).union(*self._there.values()) - vms
         gone, self._missed = missed & self._missed, missed
-        for name in list(self._there):
-            for vm in gone & self._there[name].keys():
+        for name, there in list(self._there.items()):
+            for vm in gone & there.keys():
                 with suppress(Trouble, Unavailable):
                     await self._write(name, vm, None)
         for vm in gone & self._seen.keys():
@@ -163,17 +173,19 @@ class Definitions:
         return max(known, key=lambda one: one.at).definition if known else None
 
     async def _kept_on(self, name: str) -> dict[str, Kept]:
-        if name not in self._there:
-            self._there[name] = kept_in(await self._ask(name, lambda host: host.kept_definitions()))
-        return self._there[name]
+        known = self._there
+        if name not in known:
+            known[name] = kept_in(await self._ask(name, lambda host: host.kept_definitions()))
+        return known[name]
 
     async def _write(self, name: str, vm: str, kept: Kept | None) -> None:
         element = None if kept is None else written(vm, kept)
+        there = await self._kept_on(name)
         await self._ask(name, lambda host: host.keep_definition(element, _uri(vm)))
         if kept is None:
-            self._there[name].pop(vm, None)
+            there.pop(vm, None)
         else:
-            self._there[name][vm] = kept
+            there[vm] = kept
 
     async def _ask(self, name: str, ask: Callable[[Host], Awaitable[Answer]]) -> Answer:
         """What a node answers; one that did not is not waited for again, for each VM."""

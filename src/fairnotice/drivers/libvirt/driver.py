@@ -313,6 +313,7 @@ class LibvirtDriver:
 
     async def _meet(self, epoch: int, home: str | None = None, *, everywhere: bool = False) -> None:
         """Show the epoch to every node that can be reached; LeadLost where one has seen a later."""
+        self._definitions.lead(epoch)
         needed = self._hosts if everywhere or len(self._hosts) == 1 else (home,)
         meetings = await asyncio.gather(
             *(in_time(host, host.meet(epoch), needed) for host in self._hosts.values()),

@@ -61,6 +61,7 @@ class Surveyor:
             self._epoch = epoch
             self._away.clear()
             self._unsure.clear()
+        self._definitions.lead(epoch)
         seen: dict[str, list[Sight]] = {}
         away, readable = [], True
         looks = await asyncio.gather(

@@ -1,0 +1,237 @@
+"""How VMs are defined is kept on other nodes: what is kept is as it is now, and nothing else."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from fairnotice.drivers.libvirt.definitions import Definitions
+from fairnotice.drivers.libvirt.host import DEFINITIONS, Sight
+from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.errors import Unavailable
+from fairnotice.testing.manual_clock import ManualClock
+from fairnotice.words import ImpactKind, Outcome
+from tests.drivers.libvirt_nodes import RUNNING, TestNodes, kept, order, survey
+
+GRAPHICS = '<graphics type="vnc" passwd="secret"/>'
+OLD_KIB, NEW_KIB = 65536, 32768
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Three nodes, and a VM with an ephemeral disk on the first."""
+    three = TestNodes(tmp_path, "n1", "n2", "n3")
+    three["n1"].run("vm", Label(ephemeral_disks=("vdb",)))
+    return three
+
+
+def edit(nodes, old=f">{OLD_KIB}<", new=f">{NEW_KIB}<", name="vm"):
+    """Somebody defines the domain on n1 anew; what runs goes on as it is."""
+    xml = nodes["n1"].connection.lookupByName(name).XMLDesc(2)
+    assert old in xml
+    nodes["n1"].connection.defineXML(xml.replace(old, new))
+
+
+def lock(nodes):
+    """It gets a password."""
+    edit(nodes, "</devices>", f"{GRAPHICS}</devices>")
+
+
+def test_a_definition_is_kept_anew_when_it_changes_and_not_else(nodes):
+    """An impact changes nothing of it; whoever edits a domain does, running or not."""
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        before = kept(nodes)
+        await driver.impact(order(ImpactKind.FREEZE), 1)
+        await driver.survey(1)
+        after_a_freeze = kept(nodes)
+        edited = nodes["n1"].connection.lookupByName("vm").XMLDesc(2).replace(">65536<", ">32768<")
+        nodes["n1"].connection.defineXML(edited)
+        await driver.news()
+        await driver.survey(1)
+        await driver.close()
+        return before, after_a_freeze, kept(nodes)
+
+    before, after_a_freeze, after_an_edit = asyncio.run(story())
+    assert sorted(before) == ["n2", "n3"]
+    assert after_a_freeze == before
+    assert "32768" in after_an_edit["n2"]["vm"].definition.xml
+    assert "op/vm" not in before["n2"]["vm"].definition.xml
+
+
+def test_a_change_of_a_domain_with_an_odd_name_is_kept(nodes):
+    """In XML it is written otherwise; what is changed is only how it will be started next."""
+    domain = nodes["n1"].run("a&b <c>")
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        nodes["n1"].connection.defineXML(domain.XMLDesc(2).replace(">65536<", ">32768<"))
+        await asyncio.wait_for(driver.news(), 10)
+        await driver.survey(1)
+        await driver.close()
+
+    asyncio.run(story())
+    assert ">32768<" in kept(nodes)["n2"]["a&b <c>"].definition.xml
+
+
+class Edited:
+    """A node whose one domain may be defined anew while it is read; it runs on as it was."""
+
+    name = "n1"
+
+    def __init__(self):
+        self.xml = "<domain><name>vm</name><memory>1</memory></domain>"
+        on = {"active": True, "persistent": True, "state": RUNNING, "given_up": False}
+        self.sight = Sight("vm", "vm", Label(), "u", xml=self.xml, **on)
+        self.meanwhile = lambda: None
+
+    async def defined(self, _):
+        xml = self.xml
+        await asyncio.sleep(0)
+        self.meanwhile()
+        return xml, False, {}
+
+    async def kept_definitions(self):
+        return "<domain/>"
+
+
+def test_a_domain_that_is_defined_anew_while_it_is_read_is_read_again():
+    """Its word comes before the answer, which is older; what runs shows no difference."""
+
+    async def story():
+        node = Edited()
+        definitions = Definitions({"n1": node}, ManualClock())
+
+        def edit():
+            node.xml = node.xml.replace(">1<", ">2<")
+            definitions.outdated("vm")
+
+        node.meanwhile = edit
+        for _ in range(2):
+            await definitions.keep({"vm": ("n1", node.sight)}, ["n1"])
+        return await definitions.find("vm")
+
+    assert "<memory>2<" in asyncio.run(story()).xml
+
+
+@pytest.mark.parametrize("error", [Unavailable("planted"), asyncio.CancelledError()])
+def test_a_domain_that_could_not_be_read_is_read_again(error):
+    """The node was away for a moment, or nobody waited for it any more."""
+
+    async def story():
+        node, failures = Edited(), [error]
+
+        def fail():
+            if failures:
+                raise failures.pop()
+
+        node.meanwhile = fail
+        definitions = Definitions({"n1": node}, ManualClock())
+        for _ in range(2):
+            with suppress(asyncio.CancelledError):
+                await definitions.keep({"vm": ("n1", node.sight)}, ["n1"])
+        return await definitions.find("vm")
+
+    assert "<memory>1<" in asyncio.run(story()).xml
+
+
+def test_the_definition_of_one_that_is_gone_is_forgotten(nodes):
+    """But only when every node was asked, twice: at one look it may be on its way."""
+    survey(nodes)
+    domain = nodes["n1"].connection.lookupByName("vm")
+    domain.destroy()
+    domain.undefine()
+    nodes["n3"].away = True
+    survey(nodes)
+    assert "vm" in kept(nodes)["n2"]
+    nodes["n3"].away = False
+    nodes["n1"].run("other")
+    survey(nodes)
+    assert [sorted(vms) for vms in kept(nodes).values()] == [["other", "vm"], ["other", "vm"]]
+    survey(nodes, times=2)
+    assert [sorted(vms) for vms in kept(nodes).values()] == [["other"], ["other"]]
+
+
+def test_a_definition_with_a_password_is_written_nowhere_else(nodes):
+    """Everybody on a node can read the metadata of its domains; while we live we know it."""
+    nodes["n1"].run("open", more='<graphics type="vnc"/>')
+    nodes["n1"].run("closed", more=GRAPHICS)
+    survey(nodes)
+    assert sorted(kept(nodes)["n2"]) == ["open", "vm"]
+    # One that gets a password later is taken out again.
+    xml = nodes["n1"].connection.lookupByName("open").XMLDesc(2)
+    nodes["n1"].connection.defineXML(xml.replace("type='vnc'", "type='vnc' passwd='secret'", 1))
+    survey(nodes)
+    assert sorted(kept(nodes)["n2"]) == sorted(kept(nodes)["n3"]) == ["vm"]
+    assert "secret" not in nodes["n2"].connection.lookupByName(DEFINITIONS).XMLDesc(0)
+
+
+# ---- Another control plane has led meanwhile ----
+
+
+def redeploys(driver, epoch, vm="vm", node="n1", target="n2"):
+    """Its node is gone, and it is to run elsewhere."""
+    failed = order(ImpactKind.REDEPLOY, f"{epoch}/{vm}", failed_nodes=frozenset({node}))
+    return driver.impact(failed._replace(vm=vm, node=node, target=target), epoch)
+
+
+def leads_again(nodes, vm, meanwhile, *, looks):
+    """One leads, another, and the first one again; then the VM's node is gone."""
+
+    async def story():
+        first, second = nodes.driver(), nodes.driver()
+        await first.survey(1)
+        meanwhile(nodes)
+        await second.survey(2)
+        nodes["n1"].away = True
+        if looks:
+            await first.survey(3)
+        report = await redeploys(first, 3, vm)
+        await first.close()
+        await second.close()
+        return report
+
+    return asyncio.run(story())
+
+
+@pytest.mark.parametrize("looks", [True, False])
+@pytest.mark.parametrize(
+    ("vm", "meanwhile"), [("vm", edit), ("new", lambda nodes: nodes["n1"].run("new"))]
+)
+def test_whoever_leads_again_starts_a_vm_as_others_have_seen_it_since(nodes, vm, meanwhile, looks):
+    """It was defined anew, or made, while another led; whatever is asked first."""
+    assert leads_again(nodes, vm, meanwhile, looks=looks).outcome is Outcome.DONE
+    there = nodes["n2"].connection.lookupByName(vm)
+    assert there.maxMemory() == (NEW_KIB if vm == "vm" else OLD_KIB)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_whoever_leads_again_starts_nothing_as_it_was_before_it_had_a_password(nodes, looks):
+    """Only the other one has seen it since: nobody else may know how it is."""
+    report = leads_again(nodes, "vm", lock, looks=looks)
+    assert report.reason == "there is no domain of vm, and nobody keeps its definition"
+
+
+def test_what_was_missed_by_whoever_led_before_is_not_missed_again(nodes):
+    """It was on its way then, and is again: its definition is still kept."""
+    nodes["n1"].run("other")
+
+    async def story():
+        first, second = nodes.driver(), nodes.driver()
+        await first.survey(1)
+        domain = nodes["n1"].connection.lookupByName("vm")
+        domain.destroy()
+        domain.undefine()
+        await first.survey(1)
+        await second.survey(2)
+        await first.survey(3)
+        still = "vm" in kept(nodes)["n2"]
+        await first.survey(3)
+        await first.close()
+        await second.close()
+        return still, "vm" in kept(nodes)["n2"]
+
+    assert asyncio.run(story()) == (True, False)
