@@ -77,6 +77,45 @@ def test_a_change_of_a_domain_with_an_odd_name_is_kept(nodes):
     assert ">32768<" in kept(nodes)["n2"]["a&b <c>"].definition.xml
 
 
+def silently(nodes):
+    """QEMU tells of no change to how a domain will be started next."""
+    node = nodes["n1"]
+    node.followers = {
+        number: (kind, lambda *_: None) for number, (kind, _) in node.followers.items()
+    }
+    edit(nodes)
+
+
+def on_a_line_that_was_lost(nodes):
+    """Nobody could be told."""
+    nodes["n1"].away = True
+
+
+@pytest.mark.parametrize("change", [silently, on_a_line_that_was_lost])
+def test_a_change_that_nobody_tells_of_is_kept_at_the_next_look(nodes, change):
+    """What runs shows nothing of it; when its node fails, the VM has it."""
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        before = nodes["n1"].connection.lookupByName("vm").XMLDesc(0)
+        change(nodes)
+        await driver.survey(1)
+        if nodes["n1"].away:
+            edit(nodes)
+            nodes["n1"].away = False
+            await driver.survey(1)
+        assert nodes["n1"].connection.lookupByName("vm").XMLDesc(0) == before
+        assert f">{NEW_KIB}<" in kept(nodes)["n2"]["vm"].definition.xml
+        nodes["n1"].away = True
+        report = await redeploys(driver, 1)
+        await driver.close()
+        return report.outcome
+
+    assert asyncio.run(story()) is Outcome.DONE
+    assert nodes["n2"].connection.lookupByName("vm").maxMemory() == NEW_KIB
+
+
 class Edited:
     """A node whose one domain may be defined anew while it is read; it runs on as it was."""
 
@@ -84,9 +123,13 @@ class Edited:
 
     def __init__(self):
         self.xml = "<domain><name>vm</name><memory>1</memory></domain>"
-        on = {"active": True, "persistent": True, "state": RUNNING, "given_up": False}
-        self.sight = Sight("vm", "vm", Label(), "u", xml=self.xml, **on)
         self.meanwhile = lambda: None
+
+    @property
+    def seen(self):
+        """As a look at all has it."""
+        on = {"active": True, "persistent": True, "state": RUNNING, "given_up": False}
+        return {"vm": ("n1", Sight("vm", "vm", Label(), "u", xml="", next_xml=self.xml, **on))}
 
     async def defined(self, _):
         xml = self.xml
@@ -99,7 +142,7 @@ class Edited:
 
 
 def test_a_domain_that_is_defined_anew_while_it_is_read_is_read_again():
-    """Its word comes before the answer, which is older; what runs shows no difference."""
+    """The answer is older, and so is what was looked at."""
 
     async def story():
         node = Edited()
@@ -107,11 +150,10 @@ def test_a_domain_that_is_defined_anew_while_it_is_read_is_read_again():
 
         def edit():
             node.xml = node.xml.replace(">1<", ">2<")
-            definitions.outdated("vm")
 
         node.meanwhile = edit
         for _ in range(2):
-            await definitions.keep({"vm": ("n1", node.sight)}, ["n1"])
+            await definitions.keep(node.seen, ["n1"])
         return await definitions.find("vm")
 
     assert "<memory>2<" in asyncio.run(story()).xml
@@ -132,7 +174,7 @@ def test_a_domain_that_could_not_be_read_is_read_again(error):
         definitions = Definitions({"n1": node}, ManualClock())
         for _ in range(2):
             with suppress(asyncio.CancelledError):
-                await definitions.keep({"vm": ("n1", node.sight)}, ["n1"])
+                await definitions.keep(node.seen, ["n1"])
         return await definitions.find("vm")
 
     assert "<memory>1<" in asyncio.run(story()).xml

@@ -48,13 +48,6 @@ class Kept(NamedTuple):
     at: datetime
 
 
-class Live(NamedTuple):
-    """A domain as it is at this moment."""
-
-    domain: str
-    xml: str
-
-
 async def taken(host: Host, domain: str) -> Definition:
     """As it is defined now."""
     xml, has_secrets, capacities = await host.defined(domain)
@@ -69,8 +62,8 @@ class Definitions:
         self._clock = clock
         self._epoch = 0
         self._seen: dict[str, Kept] = {}
-        # What belongs to what was seen: while it is the same, so is the definition.
-        self._live: dict[str, Live] = {}
+        # The text that each was read for: while a look has the same, so is the definition.
+        self._text: dict[str, str] = {}
         # What each node keeps, as far as it was read.
         self._there: dict[str, dict[str, Kept]] = {}
         # Whose were missed when all nodes were asked the last time.
@@ -85,11 +78,7 @@ class Definitions:
         """
         if epoch > self._epoch:
             self._epoch = epoch
-            self._seen, self._live, self._there, self._missed = {}, {}, {}, set()
-
-    def outdated(self, domain: str) -> None:
-        """Somebody has defined this domain anew."""
-        self._live = {vm: live for vm, live in self._live.items() if live.domain != domain}
+            self._seen, self._text, self._there, self._missed = {}, {}, {}, set()
 
     async def keep(self, places: Mapping[str, tuple[str, Sight]], reached: list[str]) -> None:
         """See that those of these VMs are kept; where that fails, it is tried at the next look."""
@@ -104,16 +93,11 @@ class Definitions:
 
     async def _keep(self, vm: str, node: str, sight: Sight, reached: list[str]) -> None:
         now = self._clock.wall()
-        live = Live(sight.domain, sight.xml)
-        if self._live.get(vm) != live:
-            # Before it is read: whoever defines it anew meanwhile takes this back.
-            self._live[vm] = live
-            try:
-                definition = await self._ask(node, lambda host: taken(host, sight.domain))
-            except BaseException:
-                # Also where nobody waits for it any more: there is nothing that it could stand for.
-                self._live.pop(vm, None)
-                raise
+        text = sight.next_xml or sight.xml
+        if self._text.get(vm) != text:
+            definition = await self._ask(node, lambda host: taken(host, sight.domain))
+            # Whoever has defined it anew since that look is seen by the next one.
+            self._text[vm] = text
             self._seen[vm] = Kept(definition._replace(xml=without_impacts(definition.xml)), now)
         definition = self._seen[vm].definition
         self._seen[vm] = Kept(definition, now)
@@ -156,7 +140,7 @@ class Definitions:
                     await self._write(name, vm, None)
         for vm in gone & self._seen.keys():
             del self._seen[vm]
-            self._live.pop(vm, None)
+            self._text.pop(vm, None)
 
     async def find(self, vm: str, nodes: Iterable[str] | None = None) -> Definition | None:
         """The latest that any of these who can be asked has, or we have; None where nobody has."""

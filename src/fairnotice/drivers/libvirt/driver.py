@@ -167,7 +167,6 @@ class LibvirtDriver:
         if happening.what == REBOOTED:
             log.info("%s on %s has rebooted", happening.domain, happening.node)
         if happening.what == DEFINED:
-            self._definitions.outdated(happening.domain)
             self._hosts[happening.node].forget_label(happening.domain)
         self._news.set()
 

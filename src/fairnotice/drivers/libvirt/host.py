@@ -56,6 +56,8 @@ class Sight(NamedTuple):
     state: int
     given_up: bool
     xml: str
+    # How it is going to start, where it runs by now: told by a look at all alone.
+    next_xml: str = ""
 
     @property
     def power(self) -> Power:
@@ -336,7 +338,7 @@ def _look_at_all(connection: Connection, before: Known) -> tuple[list[Sight], Un
         uuid = domain.UUIDString()
         if uuid in before:
             known[uuid] = before[uuid]
-        sight, why = _read_label(domain, known)
+        sight, why = _read_label(domain, known, whole=True)
         if sight is not None:
             seen.append(sight)
         elif why:
@@ -344,11 +346,11 @@ def _look_at_all(connection: Connection, before: Known) -> tuple[list[Sight], Un
     return seen, unread, known
 
 
-def _read_label(domain: Domain, known: Known) -> tuple[Sight | None, str]:
+def _read_label(domain: Domain, known: Known, *, whole: bool = False) -> tuple[Sight | None, str]:
     """The domain as it is, unless it has no label; and why that cannot be read, if it cannot."""
     uuid = domain.UUIDString()
     try:
-        sight = _sight(domain)
+        sight = _sight(domain, whole=whole)
     except UsageError as error:
         # Until it can be, it is held to be the VM that it was.
         _, vm = known.get(uuid, ("", ""))
@@ -364,14 +366,14 @@ def _read_label(domain: Domain, known: Known) -> tuple[Sight | None, str]:
     return sight, ""
 
 
-def _sight(domain: Domain) -> Sight | None:
+def _sight(domain: Domain, *, whole: bool) -> Sight | None:
     """As it is; None where it has no label, UsageError where that cannot be read."""
     xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
     label = labels.label_in(xml)
     if label is None:
         return None
     name = domain.name()
-    return Sight(
+    sight = Sight(
         vm=label.name or name,
         domain=name,
         label=label,
@@ -382,3 +384,8 @@ def _sight(domain: Domain) -> Sight | None:
         given_up=f'"{records.PLACE}"' in xml,
         xml=xml,
     )
+    if not (whole and sight.active and sight.persistent):
+        return sight
+    # QEMU tells of no change to this alone, as by `virsh attach-disk --config`.
+    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+    return sight._replace(next_xml=domain.XMLDesc(flags))
