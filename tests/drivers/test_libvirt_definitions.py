@@ -5,13 +5,14 @@ from contextlib import suppress
 
 import pytest
 
+from fairnotice.drivers.libvirt import records
 from fairnotice.drivers.libvirt.definitions import Definitions
 from fairnotice.drivers.libvirt.host import DEFINITIONS, Sight
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.errors import Unavailable
 from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import ImpactKind, Outcome
-from tests.drivers.libvirt_nodes import RUNNING, TestNodes, kept, order, survey
+from tests.drivers.libvirt_nodes import RUNNING, TestNodes, kept, libvirt, order, survey
 
 GRAPHICS = '<graphics type="vnc" passwd="secret"/>'
 OLD_KIB, NEW_KIB = 65536, 32768
@@ -211,6 +212,114 @@ def test_a_definition_with_a_password_is_written_nowhere_else(nodes):
     assert "secret" not in nodes["n2"].connection.lookupByName(DEFINITIONS).XMLDesc(0)
 
 
+# ---- On whom they are, and on nobody else ----
+
+
+@pytest.fixture
+def ring(tmp_path):
+    """Four nodes, and a VM on the first."""
+    four = TestNodes(tmp_path, "n1", "n2", "n3", "n4")
+    four["n1"].run("vm")
+    return four
+
+
+def moves(nodes, *way):
+    """It goes from node to node, and everybody is looked at after each move."""
+
+    async def story():
+        driver, node = nodes.driver(), "n1"
+        await driver.survey(1)
+        for number, target in enumerate(way):
+            wanted = order(ImpactKind.REDEPLOY, f"{number}/vm", target=target)
+            report = await driver.impact(wanted._replace(node=node), 1)
+            assert report.outcome is Outcome.DONE
+            await driver.survey(1)
+            node = target
+        await driver.close()
+
+    asyncio.run(story())
+
+
+def keepers(nodes):
+    """Which nodes keep how the VM is defined."""
+    return sorted(name for name, vms in kept(nodes).items() if "vm" in vms)
+
+
+@pytest.mark.parametrize(
+    ("way", "left"),
+    [((), ["n2", "n3"]), (("n3",), ["n1", "n4"]), (("n2", "n3", "n4"), ["n1", "n2"])],
+)
+def test_only_the_next_two_nodes_keep_a_definition(ring, way, left):
+    """Whoever did before a move has it as it was then: it is taken out."""
+    moves(ring, *way)
+    assert keepers(ring) == left
+
+
+def test_a_node_that_keeps_nothing_has_no_domain_for_it(nodes):
+    """To look whether it does makes none."""
+    survey(nodes, times=2)
+    assert sorted(kept(nodes)) == ["n2", "n3"]
+
+
+def refuse(_, name, call, *given):
+    """No definition is taken in or out."""
+    if name == "setMetadata" and given[3].startswith(records.DEFINITION):
+        raise libvirt.libvirtError("the disk is full")
+    return call(*given)
+
+
+def test_a_definition_is_taken_out_only_when_it_is_kept_elsewhere(ring):
+    """The next one is back, and cannot write it: whoever had it meanwhile has it still."""
+    ring["n2"].away = True
+    survey(ring)
+    ring["n2"].away = False
+    takes, ring["n2"].around = ring["n2"].around, refuse
+    survey(ring)
+    assert keepers(ring) == ["n3", "n4"]
+    ring["n2"].around = takes
+    survey(ring)
+    assert keepers(ring) == ["n2", "n3"]
+
+
+@pytest.mark.parametrize("way", [(), ("n3", "n1"), ("n2", "n3", "n4", "n1")])
+def test_one_with_a_password_leaves_no_copy_from_before_on_anybody(ring, way):
+    """Nor on whoever was away; one that refuses keeps no other. After a restart nobody knows it."""
+    moves(ring, *way)
+    first = keepers(ring)[0]
+    takes, ring[first].around = ring[first].around, refuse
+    lock(ring)
+    survey(ring)
+    assert keepers(ring) == [first]
+    ring[first].around, ring[first].away = takes, True
+    survey(ring)
+    ring[first].away = False
+    survey(ring)
+    assert keepers(ring) == []
+    ring["n1"].away = True
+
+    async def story():
+        later = ring.driver()
+        await later.survey(2)
+        report = await redeploys(later, 2)
+        await later.close()
+        return report.reason
+
+    assert asyncio.run(story()) == "there is no domain of vm, and nobody keeps its definition"
+
+
+@pytest.mark.parametrize("others", [(), ("other",)])
+def test_the_definition_of_one_that_went_before_a_restart_is_forgotten(nodes, others):
+    """Also where no other VM is left."""
+    survey(nodes)
+    domain = nodes["n1"].connection.lookupByName("vm")
+    domain.destroy()
+    domain.undefine()
+    for other in others:
+        nodes["n1"].run(other)
+    survey(nodes, times=2)
+    assert keepers(nodes) == []
+
+
 # ---- Another control plane has led meanwhile ----
 
 
@@ -259,7 +368,6 @@ def test_whoever_leads_again_starts_nothing_as_it_was_before_it_had_a_password(n
 
 def test_what_was_missed_by_whoever_led_before_is_not_missed_again(nodes):
     """It was on its way then, and is again: its definition is still kept."""
-    nodes["n1"].run("other")
 
     async def story():
         first, second = nodes.driver(), nodes.driver()

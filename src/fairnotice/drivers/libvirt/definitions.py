@@ -9,7 +9,7 @@ import asyncio
 import base64
 import logging
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple, TypeVar
@@ -84,6 +84,8 @@ class Definitions:
         """See that those of these VMs are kept; where that fails, it is tried at the next look."""
         for name in set(self._there) - set(reached):
             del self._there[name]
+        # All of them: any may have one that it was once given to keep.
+        await self._kept_by(reached)
         for vm, (node, sight) in places.items():
             try:
                 await self._keep(vm, node, sight, reached)
@@ -101,13 +103,13 @@ class Definitions:
             self._seen[vm] = Kept(definition._replace(xml=without_impacts(definition.xml)), now)
         definition = self._seen[vm].definition
         self._seen[vm] = Kept(definition, now)
-        for keeper in _keepers(node, list(self._hosts), reached):
+        keepers = [] if definition.has_secrets else _keepers(node, list(self._hosts), reached)
+        for keeper in keepers:
             there = await self._kept_on(keeper)
-            if definition.has_secrets:
-                if vm in there:
-                    await self._write(keeper, vm, None)
-            elif vm not in there or there[vm].definition != definition:
+            if vm not in there or there[vm].definition != definition:
                 await self._write(keeper, vm, Kept(definition, now))
+        # Others would go on to have it as it is now, whatever becomes of it.
+        await self._take_out(vm, but=keepers)
 
     async def without_remains(
         self, places: Mapping[str, tuple[str, Sight]], reached: list[str]
@@ -134,10 +136,8 @@ class Definitions:
         """
         missed = set(self._seen).union(*self._there.values()) - vms
         gone, self._missed = missed & self._missed, missed
-        for name, there in list(self._there.items()):
-            for vm in gone & there.keys():
-                with suppress(Trouble, Unavailable):
-                    await self._write(name, vm, None)
+        for vm in gone:
+            await self._take_out(vm)
         for vm in gone & self._seen.keys():
             del self._seen[vm]
             self._text.pop(vm, None)
@@ -146,21 +146,30 @@ class Definitions:
         """The latest that any of these who can be asked has, or we have; None where nobody has."""
         if nodes is None:
             self._silent.clear()
-        asked = self._hosts if nodes is None else nodes
-        known = [self._seen[vm]] if vm in self._seen else []
-        looks = await asyncio.gather(*map(self._kept_on, asked), return_exceptions=True)
-        for there in looks:
-            if isinstance(there, dict):
-                known += [there[vm]] if vm in there else []
-            elif not isinstance(there, (Trouble, Unavailable)):
-                raise there
+        kept = await self._kept_by(self._hosts if nodes is None else nodes)
+        known = [there[vm] for there in (self._seen, *kept) if vm in there]
         return max(known, key=lambda one: one.at).definition if known else None
+
+    async def _kept_by(self, names: Iterable[str]) -> list[dict[str, Kept]]:
+        """What those of these nodes keep that can be asked."""
+        looks = await asyncio.gather(*map(self._kept_on, names), return_exceptions=True)
+        for there in looks:
+            if isinstance(there, BaseException) and not isinstance(there, (Trouble, Unavailable)):
+                raise there
+        return [there for there in looks if isinstance(there, dict)]
 
     async def _kept_on(self, name: str) -> dict[str, Kept]:
         known = self._there
         if name not in known:
             known[name] = kept_in(await self._ask(name, lambda host: host.kept_definitions()))
         return known[name]
+
+    async def _take_out(self, vm: str, but: Collection[str] = ()) -> None:
+        """Of all nodes but these; where that fails, it is tried at the next look."""
+        for name, there in list(self._there.items()):
+            if vm in there and name not in but:
+                with suppress(Trouble, Unavailable):
+                    await self._write(name, vm, None)
 
     async def _write(self, name: str, vm: str, kept: Kept | None) -> None:
         element = None if kept is None else written(vm, kept)

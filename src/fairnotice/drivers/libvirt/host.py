@@ -142,7 +142,7 @@ class Host:
 
     async def kept_definitions(self) -> str:
         """The domain that has them, as XML."""
-        return str(await self.ask(lambda connection: _book(connection, DEFINITIONS).XMLDesc(0)))
+        return await self.ask(_kept_definitions)
 
     async def keep_definition(self, element: str | None, uri: str) -> None:
         """Write one, or take it out."""
@@ -231,17 +231,31 @@ def _ledger(connection: Connection) -> Domain:
 
 def _book(connection: Connection, name: str) -> Domain:
     """The domain of this name that is never started; made where it is not there yet."""
-    try:
-        return connection.lookupByName(name)
-    except libvirt.libvirtError as error:
-        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
-            raise
+    there = _called(connection, name)
+    if there is not None:
+        return there
     kind = connection.getType().lower()
     try:
         return connection.defineXML(_BOOK_XML.format(kind=kind, name=name))
     except libvirt.libvirtError:
         # Another control plane was faster.
         return connection.lookupByName(name)
+
+
+def _called(connection: Connection, name: str) -> Domain | None:
+    """The domain of this name, if there is one."""
+    try:
+        return connection.lookupByName(name)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+            raise
+        return None
+
+
+def _kept_definitions(connection: Connection) -> str:
+    """To read them makes no domain where none are kept."""
+    there = _called(connection, DEFINITIONS)
+    return "<domain/>" if there is None else str(there.XMLDesc(0))
 
 
 def _raise_epoch(connection: Connection, epoch: int) -> int:
