@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from fairnotice.drivers.libvirt import records
+from fairnotice.drivers.libvirt import definitions, host, labels, records
 from fairnotice.drivers.libvirt.definitions import Definitions
 from fairnotice.drivers.libvirt.host import DEFINITIONS, Sight
 from fairnotice.drivers.libvirt.labels import Label
@@ -210,6 +210,78 @@ def test_a_definition_with_a_password_is_written_nowhere_else(nodes):
     survey(nodes)
     assert sorted(kept(nodes)["n2"]) == sorted(kept(nodes)["n3"]) == ["vm"]
     assert "secret" not in nodes["n2"].connection.lookupByName(DEFINITIONS).XMLDesc(0)
+
+
+# ---- A node has failed ----
+
+
+def looks(nodes, failed, times=3):
+    """What is kept, and whether all is known, after these looks."""
+
+    async def story():
+        driver = nodes.driver()
+        for _ in range(times):
+            survey = await driver.survey(1, frozenset(failed))
+        await driver.close()
+        return survey
+
+    return asyncio.run(story())
+
+
+def test_who_is_gone_elsewhere_is_forgotten_though_a_node_has_failed(nodes):
+    """It stays in serve.toml, and is not missed; one that is only away may have the VM."""
+    nodes["n1"].run("other")
+    survey(nodes)
+    nodes["n3"].away = True
+    domain = nodes["n1"].connection.lookupByName("vm")
+    domain.destroy()
+    domain.undefine()
+    assert not looks(nodes, failed=[]).whole
+    assert not looks(nodes, failed=["n2"]).whole
+    assert sorted(kept(nodes)["n2"]) == ["other", "vm"]
+    assert looks(nodes, failed=["n3"]).whole
+    assert sorted(kept(nodes)["n2"]) == ["other"]
+
+
+@pytest.mark.parametrize("power", ["running", "stopped", "given up"])
+@pytest.mark.parametrize("earlier", [False, True])
+def test_how_a_vm_was_defined_is_known_for_as_long_as_its_node_has_failed(nodes, power, earlier):
+    """There may be no room for it for weeks. An earlier version has not written where it was."""
+    domain = nodes["n1"].connection.lookupByName("vm")
+    if power != "running":
+        domain.destroy()
+        host.give_up_place(domain, given_up=power == "given up")
+    survey(nodes)
+    if earlier:
+        for name in ("n2", "n3"):
+            book = nodes[name].connection.lookupByName(DEFINITIONS)
+            (element,) = records.elements(book.XMLDesc(0), records.DEFINITION)
+            old = definitions.written("vm", kept(nodes)[name]["vm"])
+            uri = element.tag[1:].partition("}")[0]
+            book.setMetadata(2, old.replace('node="n1"', ""), records.PREFIX, uri, 2)
+            assert kept(nodes)[name]["vm"].node == ""
+    nodes["n1"].away = True
+    assert looks(nodes, failed=["n1"]).whole
+    assert keepers(nodes) == ["n2", "n3"]
+
+    async def story():
+        driver = nodes.driver()
+        report = await redeploys(driver, 1)
+        await driver.close()
+        return report.outcome
+
+    assert asyncio.run(story()) is Outcome.DONE
+
+
+def test_a_node_that_has_failed_and_answers_counts_as_any_other(nodes):
+    """What is there is found; a label that cannot be read may be anybody's."""
+    survey = looks(nodes, failed=["n1"])
+    assert [(one.vm, one.node) for one in survey.found] == [("vm", "n1")]
+    assert (survey.whole, "n1" in survey.reached) == (True, True)
+    domain = nodes["n1"].connection.lookupByName("vm")
+    domain.setMetadata(2, '<vm colour="red"/>', "fairnotice", labels.LABEL, 3)
+    assert not looks(nodes, failed=["n1"]).whole
+    assert keepers(nodes) == ["n2", "n3"]
 
 
 # ---- On whom they are, and on nobody else ----

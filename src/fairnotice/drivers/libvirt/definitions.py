@@ -46,6 +46,8 @@ class Kept(NamedTuple):
 
     definition: Definition
     at: datetime
+    # Where the VM was; of what an earlier version has written nobody knows.
+    node: str = ""
 
 
 async def taken(host: Host, domain: str) -> Definition:
@@ -102,12 +104,12 @@ class Definitions:
             self._text[vm] = text
             self._seen[vm] = Kept(definition._replace(xml=without_impacts(definition.xml)), now)
         definition = self._seen[vm].definition
-        self._seen[vm] = Kept(definition, now)
+        kept = self._seen[vm] = Kept(definition, now, node)
         keepers = [] if definition.has_secrets else _keepers(node, list(self._hosts), reached)
         for keeper in keepers:
             there = await self._kept_on(keeper)
-            if vm not in there or there[vm].definition != definition:
-                await self._write(keeper, vm, Kept(definition, now))
+            if vm not in there or there[vm]._replace(at=now) != kept:
+                await self._write(keeper, vm, kept)
         # Others would go on to have it as it is now, whatever becomes of it.
         await self._take_out(vm, but=keepers)
 
@@ -128,13 +130,17 @@ class Definitions:
                 left[vm] = (node, sight)
         return left
 
-    async def forget_all_but(self, vms: set[str]) -> None:
-        """Every node was asked, and there are these alone.
+    async def forget_all_but(self, vms: set[str], lost: Collection[str]) -> None:
+        """Every node was asked but those that have failed, and there are these alone.
 
-        One that moves meanwhile is missed: where it goes it was not yet, where it was not any more.
-        So only what is missed twice in a row is gone.
+        What was where nobody can be asked any more is not missed. Nor is one that moves meanwhile
+        gone: where it goes it was not yet, where it was not any more. So only what is missed twice
+        in a row is.
         """
         missed = set(self._seen).union(*self._there.values()) - vms
+        if lost:
+            known = [item for one in (self._seen, *self._there.values()) for item in one.items()]
+            missed -= {vm for vm, kept in known if kept.node in (*lost, "")}
         gone, self._missed = missed & self._missed, missed
         for vm in gone:
             await self._take_out(vm)
@@ -211,6 +217,7 @@ def written(vm: str, kept: Kept) -> str:
     fields = {
         "vm": vm,
         "at": kept.at.isoformat(),
+        "node": kept.node,
         "capacities": " ".join(f"{device}={size}" for device, size in sizes),
     }
     element = ET.Element("definition", fields)
@@ -233,7 +240,8 @@ def _read(element: ET.Element) -> Kept:
     text = zlib.decompress(base64.b64decode(element.text or "")).decode()
     pairs = (one.split("=") for one in element.attrib["capacities"].split())
     sizes = {device: int(size) for device, size in pairs}
-    return Kept(Definition(text, sizes), records.instant(element.attrib["at"]))
+    at = records.instant(element.attrib["at"])
+    return Kept(Definition(text, sizes), at, element.attrib.get("node", ""))
 
 
 # ---- Domains as XML ----
