@@ -5,7 +5,16 @@ import asyncio
 from fairnotice.control.watching import PAUSE_SECONDS, Watchman
 from fairnotice.drivers.driver import Found, Survey
 from fairnotice.drivers.simulated.driver import SimulatedDriver
-from fairnotice.engine.commands import ApplyFleet, Approve, Redeploy, ReportOutcome, Start, Stop
+from fairnotice.engine.commands import (
+    ApplyFleet,
+    Approve,
+    Deallocate,
+    FailNode,
+    Redeploy,
+    ReportOutcome,
+    Start,
+    Stop,
+)
 from fairnotice.model import Requester
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.testing.manual_clock import ManualClock
@@ -13,6 +22,7 @@ from fairnotice.words import NodeHealth, OperationStatus, Outcome, Power, Role
 from tests.conductor.orchestra import FLEET, USER, conducting, restart, settled
 
 NODES = frozenset(node.name for node in FLEET.nodes)
+OPERATOR = Requester("olga", Role.OPERATOR)
 ALL = {vm.name: Found(vm.name, vm.node, Power.RUNNING) for vm in FLEET.vms}
 WITHOUT_DB = FLEET._replace(vms=tuple(vm for vm in FLEET.vms if vm.name != "db"))
 
@@ -32,10 +42,10 @@ class Eyes:
         # How often it was asked what there is, and whether there is news.
         self.surveys = self.waits = 0
 
-    async def survey(self, epoch):  # noqa: ARG002
+    async def survey(self, epoch, failed_nodes=frozenset()):  # noqa: ARG002
         self.surveys += 1
         seen, reached = tuple(self.seen.values()), NODES - self.away
-        survey = Survey(seen, reached, self.away, not self.away, self.unsure)
+        survey = Survey(seen, reached, self.away, self.away <= failed_nodes, self.unsure)
         await self.meanwhile()
         return survey
 
@@ -315,6 +325,33 @@ def test_a_vm_that_is_missed_before_and_after_an_impact_is_not_gone_yet():
         assert "db" in machines.conductor.fleet.vms
         await machines.look()
         assert "db" not in machines.conductor.fleet.vms
+
+    told(story)
+
+
+def test_a_vm_that_was_removed_by_hand_is_gone_though_a_node_has_failed():
+    """It is not waited for; but who was there, or has given up a place, is to come back with it."""
+
+    async def story(machines):
+        vms, eyes = machines.conductor.fleet.vms, machines.eyes
+        await machines.begin(Deallocate(id="off", by=USER, vms=("web-1",)))
+        await machines.end("web-1")
+        await machines.conductor.submit(FailNode(id="fail", by=OPERATOR, node="node-3"))
+        await machines.end("db", Outcome.FAILED)
+        eyes.away, eyes.seen = frozenset({"node-3", "node-2"}), {"web-2": eyes.seen["web-2"]}
+        for _ in range(3):
+            await machines.look()
+        assert sorted(vms) == ["db", "web-0", "web-1", "web-2"]
+        eyes.away = frozenset({"node-3"})
+        for _ in range(3):
+            await machines.look()
+        assert sorted(vms) == ["db", "web-1", "web-2"]
+        # It is switched on, and has nobody.
+        eyes.away = frozenset()
+        await machines.look()
+        assert "db" in vms
+        await machines.look()
+        assert sorted(vms) == ["web-2"]
 
     told(story)
 

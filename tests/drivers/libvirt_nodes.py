@@ -17,6 +17,7 @@ import libvirt
 from fairnotice.clock import SystemClock
 from fairnotice.drivers.driver import Order
 from fairnotice.drivers.libvirt import host as hosts
+from fairnotice.drivers.libvirt.definitions import kept_in
 from fairnotice.drivers.libvirt.driver import LibvirtDriver
 from fairnotice.drivers.libvirt.happenings import begin_events
 from fairnotice.drivers.libvirt.labels import Label
@@ -283,3 +284,25 @@ def impact_of(nodes, kind, epoch=1, **more):
         return report
 
     return asyncio.run(story())
+
+
+def survey(nodes, times=1):
+    """A control plane looks around, and ends."""
+
+    async def story():
+        driver = nodes.driver()
+        for _ in range(times):
+            await driver.survey(1)
+        await driver.close()
+
+    asyncio.run(story())
+
+
+def kept(nodes):
+    """Which node keeps the definitions of which VMs."""
+    return {
+        name: kept_in(domain.XMLDesc(0))
+        for name, node in nodes.nodes.items()
+        for domain in node.connection.listAllDomains(0)
+        if domain.name() == hosts.DEFINITIONS
+    }

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from fairnotice.clock import SystemClock
-from fairnotice.drivers.driver import Report
+from fairnotice.drivers.driver import Found, Report, Survey
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.drivers.simulated.durations import AT_ONCE, Durations
 from fairnotice.errors import LeadLost
 from fairnotice.testing.driver_contract import check_driver
-from fairnotice.words import ImpactKind, Outcome
+from fairnotice.words import ImpactKind, Outcome, Power
 from tests.drivers.commands import FENCE, NOTE, OUTCOME, Bench
 
 
@@ -112,6 +112,35 @@ class TakesAnyEpochInDiscover(SimulatedDriver):
         return await super().discover(max(epoch, self._room.epoch))
 
 
+class Looks(SimulatedDriver):
+    """It sees what it discovers, whatever befalls it, and there never is any news."""
+
+    async def survey(self, epoch, failed_nodes=frozenset()):  # noqa: ARG002
+        found = await self.discover(epoch)
+        return Survey(found, frozenset(), frozenset(), whole=True)
+
+    async def news(self):
+        await asyncio.Event().wait()
+
+
+class TakesAnyEpochInSurvey(Looks):
+    async def survey(self, epoch, failed_nodes=frozenset()):
+        return await super().survey(max(epoch, self._room.epoch), failed_nodes)
+
+
+class FindsTwice(Looks):
+    async def survey(self, epoch, failed_nodes=frozenset()):
+        survey = await super().survey(epoch, failed_nodes)
+        twice = 2 * (Found("vm", None, Power.STOPPED),)
+        return survey._replace(found=survey.found + twice)
+
+
+class SaysOfOneNodeBoth(Looks):
+    async def survey(self, epoch, failed_nodes=frozenset()):
+        survey = await super().survey(epoch, failed_nodes)
+        return survey._replace(reached=frozenset({"a"}), away=frozenset({"a"}))
+
+
 class ForgetsEpochs(SimulatedDriver):
     """Keeps them for as long as it lives, and no longer."""
 
@@ -162,6 +191,9 @@ BROKEN = {
     ForgetsOutcomes: "nobody has used|outcome is not begun",
     TakesAnyEpochInImpact: "impact took an older epoch",
     TakesAnyEpochInDiscover: "discover took an older epoch",
+    TakesAnyEpochInSurvey: "survey took an older epoch",
+    FindsTwice: "found a VM twice",
+    SaysOfOneNodeBoth: "reached a node that it says is away",
     CannotStop: "A stop on check-0 came back as failed",
     ClosesOnce: "closed twice",
     ChangesItsMind: "capabilities changed",

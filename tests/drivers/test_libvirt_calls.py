@@ -51,6 +51,33 @@ def test_an_impact_is_so_many_calls_whatever_else_is_there(tmp_path, kind, most)
     assert full <= four + 20
 
 
+def test_a_look_is_five_calls_for_each_domain_that_runs(tmp_path):
+    """And one less for one that is off: how it is is how it starts."""
+    nodes = TestNodes(tmp_path, "n1", "n2")
+    domains = [nodes["n1"].run(f"vm-{number}") for number in range(10)]
+
+    async def asked(driver):
+        nodes["n1"].asked.clear()
+        await driver.survey(1)
+        return nodes["n1"].asked.total() - sum(nodes["n1"].asked[name] for name in NO_CALLS)
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        running = await asked(driver)
+        for domain in domains:
+            domain.destroy()
+        await driver.survey(1)
+        off = await asked(driver)
+        for domain in domains:
+            domain.undefine()
+        nothing = await asked(driver)
+        await driver.close()
+        return running - nothing, off - nothing
+
+    assert asyncio.run(story()) == (5 * len(domains), 4 * len(domains))
+
+
 def test_a_domain_that_is_labeled_as_another_vm_is_heard_at_the_next_look(tmp_path):
     """Until then it is held to be what it was: but nobody takes two domains for one VM for long."""
     nodes = TestNodes(tmp_path, "n1", "n2")

@@ -25,15 +25,15 @@ def nodes(tmp_path):
     return both
 
 
-def surveys(nodes, *between, epoch=1):
+def surveys(nodes, *between, epoch=1, failed=frozenset()):
     """What a driver sees at first, and again after each of these."""
 
     async def story():
         driver = nodes.driver()
-        seen = [await driver.survey(epoch)]
+        seen = [await driver.survey(epoch, failed)]
         for happen in between:
             happen()
-            seen.append(await driver.survey(epoch))
+            seen.append(await driver.survey(epoch, failed))
         await driver.close()
         return seen
 
@@ -91,14 +91,15 @@ def test_a_third_that_claims_to_be_a_vm_is_said_as_well(nodes, caplog):
     assert (names(gone), gone.unsure, gone.whole) == (["other"], frozenset(), True)
 
 
-def test_a_clone_is_not_the_vm_while_the_node_of_the_vm_is_away(nodes):
-    """Nobody has said meanwhile which one is."""
+@pytest.mark.parametrize("failed", [frozenset(), frozenset({"n1"})])
+def test_a_clone_is_not_the_vm_while_the_node_of_the_vm_is_away(nodes, failed):
+    """Nobody has said meanwhile which one is; also who declared the node failed has not."""
     nodes["n2"].run("clone", CLONE).destroy()
 
     def leave():
         nodes["n1"].away = True
 
-    _, alone = surveys(nodes, leave)
+    _, alone = surveys(nodes, leave, failed=failed)
     assert (alone.found, alone.unsure) == ((), {"vm"})
 
 

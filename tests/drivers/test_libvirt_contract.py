@@ -16,4 +16,5 @@ def test_the_driver_keeps_the_contract(tmp_path):
     )
     left = [one.name() for one in nodes["n1"].connection.listAllDomains(0)]
     left += [one.name() for one in nodes["n2"].connection.listAllDomains(0)]
-    assert sorted(left) == ["check-1", "fairnotice-ledger", "fairnotice-ledger"]
+    ours = ["fairnotice-definitions"] * 2 + ["fairnotice-ledger"] * 2
+    assert sorted(left) == ["check-1", *ours]

@@ -10,7 +10,7 @@ from fairnotice.clock import SystemClock
 from fairnotice.drivers.libvirt import footing, host, records
 from fairnotice.drivers.libvirt.records import Record, records_in
 from fairnotice.words import ImpactKind, Outcome
-from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, libvirt, order, states
+from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, impact_of, libvirt, order, states
 from tests.waiting import soon
 
 pytestmark = pytest.mark.usefixtures("no_patience")
@@ -61,15 +61,16 @@ def is_over(nodes):
     return lambda: phases(nodes) == {"op/vm": records.ENDED}
 
 
-def look(nodes, is_so=lambda: True, **settings):
+def look(nodes, is_so=lambda: True, failed=(), **settings):
     """A control plane that nobody asks anything looks around until it is so, and twice more."""
+    failed = frozenset(failed)
 
     async def story():
         driver = nodes.driver(**LIMITS, **settings)
-        await driver.survey(1)
+        await driver.survey(1, failed)
         await soon(is_so)
         for _ in range(2):
-            await driver.survey(1)
+            await driver.survey(1, failed)
         # Whatever was begun comes to its own end.
         await driver.close()
 
@@ -177,6 +178,59 @@ def test_what_may_run_elsewhere_is_not_started(nodes):
     nodes["n3"].away = False
     look(nodes, is_over(nodes))
     assert states(nodes) == {"n1": RUNNING}
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "lost"),
+    [(ImpactKind.REBOOT, phase, "n3") for phase in OF_A_REBOOT]
+    + [(ImpactKind.REDEPLOY, phase, "n3") for phase in OF_A_MOVE]
+    + [(ImpactKind.REDEPLOY, phase, "n2") for phase in (records.LEAVING, records.STAYING)],
+)
+def test_a_node_that_has_failed_keeps_nobody_off(nodes, kind, phase, lost):
+    """Nothing runs there, an operator says: nobody waits until it is back."""
+    domain(nodes).destroy()
+    left(nodes, kind, phase)
+    nodes[lost].away = True
+    look(nodes, is_over(nodes), failed=[lost])
+    nodes[lost].away = False
+    assert states(nodes) == {"n1": RUNNING}
+
+
+@pytest.mark.parametrize("failed", [["n2"], ["n2", "n3"]])
+def test_what_has_failed_may_be_said_of_others_than_are_away(nodes, failed):
+    """A node that is only away keeps it off; and one that has failed, if it has it after all."""
+    left(nodes, ImpactKind.REBOOT, records.ASKING)
+    nodes["n2"].connection.defineXML(domain(nodes).XMLDesc(2)).create()
+    domain(nodes).destroy()
+    nodes["n3"].away = True
+    look(nodes, failed=failed)
+    assert states(nodes)["n1"] == OFF
+
+
+def test_what_is_left_of_a_vm_is_not_started_when_its_node_has_failed(nodes):
+    """It was cut off in a reboot, moved when its node failed, and its next node fails too."""
+    host.mark(domain(nodes), "op/vm")
+    left(nodes, ImpactKind.REBOOT, records.ASKING)
+    look(nodes)
+    nodes["n1"].away = True
+    moved = impact_of(nodes, ImpactKind.REDEPLOY, key="m/vm", failed_nodes=frozenset({"n1"}))
+    assert moved.outcome is Outcome.DONE
+    look(nodes)
+    nodes["n1"].away = False
+    domain(nodes).destroy()
+    nodes["n2"].away = True
+    look(nodes, failed=["n2"])
+    assert states(nodes)["n1"] == OFF
+    assert phases(nodes) == {"op/vm": records.ASKING}
+
+
+def test_a_move_to_a_node_that_has_failed_is_not_said_to_go_on(nodes, caplog):
+    """Nobody can say how far it has come there; it would be said at every look."""
+    domain(nodes).destroy()
+    left(nodes, ImpactKind.REDEPLOY, records.MOVING)
+    nodes["n2"].away = True
+    look(nodes, failed=["n2"])
+    assert "is carried on" not in caplog.text
 
 
 def test_what_runs_elsewhere_is_not_started(nodes):

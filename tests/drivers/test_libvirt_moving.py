@@ -2,16 +2,13 @@
 
 import asyncio
 import threading
-from contextlib import suppress
 
 import pytest
 
 from fairnotice.drivers.libvirt import labels, looking
-from fairnotice.drivers.libvirt.definitions import Definitions, kept_in
-from fairnotice.drivers.libvirt.host import DEFINITIONS, LEDGER, Sight
+from fairnotice.drivers.libvirt.host import DEFINITIONS, LEDGER
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.errors import Unavailable
-from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import (
     DOMAIN,
@@ -19,14 +16,15 @@ from tests.drivers.libvirt_nodes import (
     TEMPORARY_BYTES,
     TestNodes,
     ended,
+    kept,
     libvirt,
     order,
     states,
+    survey,
 )
 
 REDEPLOY = order(ImpactKind.REDEPLOY)
 OF_A_FAILED_NODE = REDEPLOY._replace(failed_nodes=frozenset({"n1"}))
-GRAPHICS = '<graphics type="vnc" passwd="secret"/>'
 
 
 @pytest.fixture
@@ -48,28 +46,6 @@ def impact(nodes, wanted):
             await driver.close()
 
     return asyncio.run(story())
-
-
-def survey(nodes, times=1):
-    """A control plane looks around, and ends."""
-
-    async def story():
-        driver = nodes.driver()
-        for _ in range(times):
-            await driver.survey(1)
-        await driver.close()
-
-    asyncio.run(story())
-
-
-def kept(nodes):
-    """Which node keeps the definitions of which VMs."""
-    return {
-        name: kept_in(domain.XMLDesc(0))
-        for name, node in nodes.nodes.items()
-        for domain in node.connection.listAllDomains(0)
-        if domain.name() == DEFINITIONS
-    }
 
 
 # ---- A redeploy, and what it needs there ----
@@ -362,138 +338,3 @@ def test_one_whose_definition_nobody_has_is_not_started(nodes):
     assert report.reason == "there is no domain of vm, and nobody keeps its definition"
     nodes["n1"].away = False
     assert states(nodes) == {"n1": RUNNING}
-
-
-# ---- Definitions that are kept ----
-
-
-def test_a_definition_is_kept_anew_when_it_changes_and_not_else(nodes):
-    """An impact changes nothing of it; whoever edits a domain does, running or not."""
-
-    async def story():
-        driver = nodes.driver()
-        await driver.survey(1)
-        before = kept(nodes)
-        await driver.impact(order(ImpactKind.FREEZE), 1)
-        await driver.survey(1)
-        after_a_freeze = kept(nodes)
-        edited = nodes["n1"].connection.lookupByName("vm").XMLDesc(2).replace(">65536<", ">32768<")
-        nodes["n1"].connection.defineXML(edited)
-        await driver.news()
-        await driver.survey(1)
-        await driver.close()
-        return before, after_a_freeze, kept(nodes)
-
-    before, after_a_freeze, after_an_edit = asyncio.run(story())
-    assert sorted(before) == ["n2", "n3"]
-    assert after_a_freeze == before
-    assert "32768" in after_an_edit["n2"]["vm"].definition.xml
-    assert "op/vm" not in before["n2"]["vm"].definition.xml
-
-
-def test_a_change_of_a_domain_with_an_odd_name_is_kept(nodes):
-    """In XML it is written otherwise; what is changed is only how it will be started next."""
-    domain = nodes["n1"].run("a&b <c>")
-
-    async def story():
-        driver = nodes.driver()
-        await driver.survey(1)
-        nodes["n1"].connection.defineXML(domain.XMLDesc(2).replace(">65536<", ">32768<"))
-        await asyncio.wait_for(driver.news(), 10)
-        await driver.survey(1)
-        await driver.close()
-
-    asyncio.run(story())
-    assert ">32768<" in kept(nodes)["n2"]["a&b <c>"].definition.xml
-
-
-class Edited:
-    """A node whose one domain may be defined anew while it is read; it runs on as it was."""
-
-    name = "n1"
-
-    def __init__(self):
-        self.xml = "<domain><name>vm</name><memory>1</memory></domain>"
-        on = {"active": True, "persistent": True, "state": RUNNING, "given_up": False}
-        self.sight = Sight("vm", "vm", Label(), "u", xml=self.xml, **on)
-        self.meanwhile = lambda: None
-
-    async def defined(self, _):
-        xml = self.xml
-        await asyncio.sleep(0)
-        self.meanwhile()
-        return xml, False, {}
-
-    async def kept_definitions(self):
-        return "<domain/>"
-
-
-def test_a_domain_that_is_defined_anew_while_it_is_read_is_read_again():
-    """Its word comes before the answer, which is older; what runs shows no difference."""
-
-    async def story():
-        node = Edited()
-        definitions = Definitions({"n1": node}, ManualClock())
-
-        def edit():
-            node.xml = node.xml.replace(">1<", ">2<")
-            definitions.outdated("vm")
-
-        node.meanwhile = edit
-        for _ in range(2):
-            await definitions.keep({"vm": ("n1", node.sight)}, ["n1"])
-        return await definitions.find("vm")
-
-    assert "<memory>2<" in asyncio.run(story()).xml
-
-
-@pytest.mark.parametrize("error", [Unavailable("planted"), asyncio.CancelledError()])
-def test_a_domain_that_could_not_be_read_is_read_again(error):
-    """The node was away for a moment, or nobody waited for it any more."""
-
-    async def story():
-        node, failures = Edited(), [error]
-
-        def fail():
-            if failures:
-                raise failures.pop()
-
-        node.meanwhile = fail
-        definitions = Definitions({"n1": node}, ManualClock())
-        for _ in range(2):
-            with suppress(asyncio.CancelledError):
-                await definitions.keep({"vm": ("n1", node.sight)}, ["n1"])
-        return await definitions.find("vm")
-
-    assert "<memory>1<" in asyncio.run(story()).xml
-
-
-def test_the_definition_of_one_that_is_gone_is_forgotten(nodes):
-    """But only when every node was asked, twice: at one look it may be on its way."""
-    survey(nodes)
-    domain = nodes["n1"].connection.lookupByName("vm")
-    domain.destroy()
-    domain.undefine()
-    nodes["n3"].away = True
-    survey(nodes)
-    assert "vm" in kept(nodes)["n2"]
-    nodes["n3"].away = False
-    nodes["n1"].run("other")
-    survey(nodes)
-    assert [sorted(vms) for vms in kept(nodes).values()] == [["other", "vm"], ["other", "vm"]]
-    survey(nodes, times=2)
-    assert [sorted(vms) for vms in kept(nodes).values()] == [["other"], ["other"]]
-
-
-def test_a_definition_with_a_password_is_written_nowhere_else(nodes):
-    """Everybody on a node can read the metadata of its domains; while we live we know it."""
-    nodes["n1"].run("open", more='<graphics type="vnc"/>')
-    nodes["n1"].run("closed", more=GRAPHICS)
-    survey(nodes)
-    assert sorted(kept(nodes)["n2"]) == ["open", "vm"]
-    # One that gets a password later is taken out again.
-    xml = nodes["n1"].connection.lookupByName("open").XMLDesc(2)
-    nodes["n1"].connection.defineXML(xml.replace("type='vnc'", "type='vnc' passwd='secret'", 1))
-    survey(nodes)
-    assert sorted(kept(nodes)["n2"]) == sorted(kept(nodes)["n3"]) == ["vm"]
-    assert "secret" not in nodes["n2"].connection.lookupByName(DEFINITIONS).XMLDesc(0)

@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 
 from fairnotice.clock import SystemClock
+from fairnotice.drivers.libvirt.host import mark_moved
 from fairnotice.drivers.libvirt.labels import Label
-from fairnotice.drivers.libvirt.records import moved_in
+from fairnotice.drivers.libvirt.records import Moved, moved_in
 from fairnotice.words import ImpactKind, Outcome, Power
 from tests.drivers.libvirt_nodes import RUNNING, TestNodes, libvirt, order, states
 
@@ -138,3 +139,23 @@ def test_remains_are_not_the_vm_while_its_node_is_away(nodes):
     domain(nodes, "n2").destroy()
     domain(nodes, "n2").undefine()
     assert found(nodes) == [("n1", Power.STOPPED)]
+
+
+@pytest.mark.parametrize(("source", "target"), [("n1", "n2"), ("n2", "n1")])
+def test_what_waits_for_memory_where_a_migration_goes_is_not_the_vm_yet(tmp_path, source, target):
+    """It is active as well, and even put there later; whoever is asked to freeze it freezes it."""
+    nodes = TestNodes(tmp_path, "n1", "n2")
+    xml = nodes[source].run("vm").XMLDesc(2)
+    later = Moved(SystemClock().wall(), "migrate/vm")
+    arriving = nodes[target].connection.defineXML(xml)
+    mark_moved(arriving, later)
+    arriving.create()
+    arriving.suspend()
+    assert found(nodes) == [(source, Power.RUNNING)]
+    assert impact(nodes, order(ImpactKind.FREEZE)._replace(node=source)).outcome is Outcome.DONE
+    assert nodes[source].calls == [("suspend", "op/vm")]
+    assert nodes[target].calls == []
+    # It has arrived: the source is left paused, until it is taken away.
+    domain(nodes, source).suspend()
+    arriving.resume()
+    assert found(nodes) == [(target, Power.RUNNING)]

@@ -6,6 +6,7 @@ from typing import Any
 
 from fairnotice.clock import Clock
 from fairnotice.conductor.conductor import Conductor
+from fairnotice.conductor.orders import failed_nodes
 from fairnotice.drivers.driver import Found, Survey, Watching
 from fairnotice.engine import Fleet, Refusal
 from fairnotice.engine.changes import Change
@@ -87,12 +88,13 @@ class Watchman:
             # Another one has led meanwhile: what was missed before is not missed again.
             self._epoch = conductor.epoch
             self._misses.clear()
-        survey = await self._driver.survey(conductor.epoch)
+        failed = failed_nodes(conductor.fleet)
+        survey = await self._driver.survey(conductor.epoch, failed)
         self._say_who_is_unknown(survey)
         for reachable in _reachable(conductor.fleet, survey):
             await self._tell(reachable)
         again = False
-        for difference in self._differences(survey):
+        for difference in self._differences(survey, failed - survey.reached):
             # Asked for each: while the law is told of one, it may do something to another.
             if difference.vm not in self._touched:
                 await self._tell(difference)
@@ -111,7 +113,7 @@ class Watchman:
         if isinstance(answer, Refusal):
             self._say(str(answer))
 
-    def _differences(self, survey: Survey) -> list[ReportVm]:
+    def _differences(self, survey: Survey, lost: frozenset[str]) -> list[ReportVm]:
         found = {one.vm: one for one in survey.found}
         differences, misses = [], {}
         for name, vm in self._conductor.fleet.vms.items():
@@ -121,7 +123,7 @@ class Watchman:
                     node = seen.node if seen.power is not Power.DEALLOCATED else None
                     differences.append(ReportVm(vm=name, node=node, power=seen.power))
             elif name not in self._touched and name not in survey.unsure:
-                missed = self._misses.get(name, 0) + survey.whole
+                missed = self._misses.get(name, 0) + (survey.whole and not _may_be_on(lost, vm))
                 if missed >= MISSES:
                     differences.append(ReportVm(vm=name))
                 elif missed:
@@ -145,6 +147,14 @@ def _reachable(fleet: Fleet, survey: Survey) -> list[ReportReachable]:
         if name in survey.reached and node.health is NodeHealth.UNREACHABLE:
             told.append(ReportReachable(node=name, reachable=True))
     return told
+
+
+def _may_be_on(lost: frozenset[str], vm: Vm) -> bool:
+    """Whether it was on a node that has failed, and that says nothing; it is to come back then.
+
+    So may be one that has given up its place: nobody knows where it has its domain.
+    """
+    return vm.node in lost or (vm.node is None and bool(lost))
 
 
 def _differs(vm: Vm, seen: Found) -> bool:

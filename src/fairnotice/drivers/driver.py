@@ -71,7 +71,8 @@ class Survey(NamedTuple):
     # The nodes that were asked, and those that cannot be reached, and could not for a while.
     reached: frozenset[str]
     away: frozenset[str]
-    # Whether every node was asked: only then one that was not found is gone.
+    # Whether every node was asked that has not failed: only then one that was not found is gone,
+    # unless it may have been where one has failed.
     whole: bool
     # VMs of which it cannot be told where and how they are, nor that they are gone.
     unsure: frozenset[str] = frozenset()
@@ -121,8 +122,11 @@ class Driver(Protocol):
 class Watching(Protocol):
     """A driver that sees what happens to machines without its doing."""
 
-    async def survey(self, epoch: int) -> Survey:
-        """What there is now. Raises errors.LeadLost to an older epoch."""
+    async def survey(self, epoch: int, failed_nodes: frozenset[str] = frozenset()) -> Survey:
+        """What there is now. Raises errors.LeadLost to an older epoch.
+
+        Nodes that were declared failed are not missed; what one of them says counts all the same.
+        """
         ...
 
     async def news(self) -> None:

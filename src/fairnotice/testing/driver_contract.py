@@ -10,11 +10,12 @@ contract ends the check with an AssertionError that says in a sentence what it d
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count as count_up
 from typing import Any
 from uuid import uuid4
 
-from fairnotice.drivers.driver import Capabilities, Driver, Order, Report
+from fairnotice.drivers.driver import Capabilities, Driver, Found, Order, Report, Watching
 from fairnotice.errors import LeadLost
 from fairnotice.words import ImpactKind, Outcome, Power
 
@@ -263,6 +264,8 @@ async def _check_refuses(check: _Check, driver: Driver, old: int, when: str) -> 
     }
     if check.capabilities.discovers:
         calls["discover"] = lambda: driver.discover(old)
+    if isinstance(driver, Watching):
+        calls["survey"] = partial(driver.survey, old)
     for name, call in calls.items():
         try:
             await call()
@@ -277,6 +280,15 @@ async def _check_discover(check: _Check, driver: Driver) -> None:
     found = await driver.discover(check.epoch)
     if not check.capabilities.discovers:
         assert found == (), f"It does not discover, and yet has found {found}."
+    _check_found(found)
+    if isinstance(driver, Watching):
+        # It is also told which nodes have failed; that of others changes nothing.
+        survey = await driver.survey(check.epoch, frozenset({"another"}))
+        _check_found(survey.found)
+        assert not survey.reached & survey.away, "It has reached a node that it says is away."
+
+
+def _check_found(found: tuple[Found, ...]) -> None:
     names = [one.vm for one in found]
     assert len(set(names)) == len(names), f"It has found a VM twice: {names}."
     assert all(names), "It has found a VM without a name."

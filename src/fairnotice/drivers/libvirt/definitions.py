@@ -9,7 +9,7 @@ import asyncio
 import base64
 import logging
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple, TypeVar
@@ -46,13 +46,8 @@ class Kept(NamedTuple):
 
     definition: Definition
     at: datetime
-
-
-class Live(NamedTuple):
-    """A domain as it is at this moment."""
-
-    domain: str
-    xml: str
+    # Where the VM was; of what an earlier version has written nobody knows.
+    node: str = ""
 
 
 async def taken(host: Host, domain: str) -> Definition:
@@ -67,9 +62,10 @@ class Definitions:
     def __init__(self, hosts: Mapping[str, Host], clock: Clock) -> None:
         self._hosts = hosts
         self._clock = clock
+        self._epoch = 0
         self._seen: dict[str, Kept] = {}
-        # What belongs to what was seen: while it is the same, so is the definition.
-        self._live: dict[str, Live] = {}
+        # The text that each was read for: while a look has the same, so is the definition.
+        self._text: dict[str, str] = {}
         # What each node keeps, as far as it was read.
         self._there: dict[str, dict[str, Kept]] = {}
         # Whose were missed when all nodes were asked the last time.
@@ -77,14 +73,21 @@ class Definitions:
         # Who has not answered since this was last cleared.
         self._silent: set[str] = set()
 
-    def outdated(self, domain: str) -> None:
-        """Somebody has defined this domain anew."""
-        self._live = {vm: live for vm, live in self._live.items() if live.domain != domain}
+    def lead(self, epoch: int) -> None:
+        """In a later epoch nothing of what was known counts: another may have led meanwhile.
+
+        Whatever is under way goes on with what it had, so all of it is replaced.
+        """
+        if epoch > self._epoch:
+            self._epoch = epoch
+            self._seen, self._text, self._there, self._missed = {}, {}, {}, set()
 
     async def keep(self, places: Mapping[str, tuple[str, Sight]], reached: list[str]) -> None:
         """See that those of these VMs are kept; where that fails, it is tried at the next look."""
         for name in set(self._there) - set(reached):
             del self._there[name]
+        # All of them: any may have one that it was once given to keep.
+        await self._kept_by(reached)
         for vm, (node, sight) in places.items():
             try:
                 await self._keep(vm, node, sight, reached)
@@ -94,26 +97,21 @@ class Definitions:
 
     async def _keep(self, vm: str, node: str, sight: Sight, reached: list[str]) -> None:
         now = self._clock.wall()
-        live = Live(sight.domain, sight.xml)
-        if self._live.get(vm) != live:
-            # Before it is read: whoever defines it anew meanwhile takes this back.
-            self._live[vm] = live
-            try:
-                definition = await self._ask(node, lambda host: taken(host, sight.domain))
-            except BaseException:
-                # Also where nobody waits for it any more: there is nothing that it could stand for.
-                self._live.pop(vm, None)
-                raise
+        text = sight.next_xml or sight.xml
+        if self._text.get(vm) != text:
+            definition = await self._ask(node, lambda host: taken(host, sight.domain))
+            # Whoever has defined it anew since that look is seen by the next one.
+            self._text[vm] = text
             self._seen[vm] = Kept(definition._replace(xml=without_impacts(definition.xml)), now)
         definition = self._seen[vm].definition
-        self._seen[vm] = Kept(definition, now)
-        for keeper in _keepers(node, list(self._hosts), reached):
+        kept = self._seen[vm] = Kept(definition, now, node)
+        keepers = [] if definition.has_secrets else _keepers(node, list(self._hosts), reached)
+        for keeper in keepers:
             there = await self._kept_on(keeper)
-            if definition.has_secrets:
-                if vm in there:
-                    await self._write(keeper, vm, None)
-            elif vm not in there or there[vm].definition != definition:
-                await self._write(keeper, vm, Kept(definition, now))
+            if vm not in there or there[vm]._replace(at=now) != kept:
+                await self._write(keeper, vm, kept)
+        # Others would go on to have it as it is now, whatever becomes of it.
+        await self._take_out(vm, but=keepers)
 
     async def without_remains(
         self, places: Mapping[str, tuple[str, Sight]], reached: list[str]
@@ -132,48 +130,61 @@ class Definitions:
                 left[vm] = (node, sight)
         return left
 
-    async def forget_all_but(self, vms: set[str]) -> None:
-        """Every node was asked, and there are these alone.
+    async def forget_all_but(self, vms: set[str], lost: Collection[str]) -> None:
+        """Every node was asked but those that have failed, and there are these alone.
 
-        One that moves meanwhile is missed: where it goes it was not yet, where it was not any more.
-        So only what is missed twice in a row is gone.
+        What was where nobody can be asked any more is not missed. Nor is one that moves meanwhile
+        gone: where it goes it was not yet, where it was not any more. So only what is missed twice
+        in a row is.
         """
         missed = set(self._seen).union(*self._there.values()) - vms
+        if lost:
+            known = [item for one in (self._seen, *self._there.values()) for item in one.items()]
+            missed -= {vm for vm, kept in known if kept.node in (*lost, "")}
         gone, self._missed = missed & self._missed, missed
-        for name in list(self._there):
-            for vm in gone & self._there[name].keys():
-                with suppress(Trouble, Unavailable):
-                    await self._write(name, vm, None)
+        for vm in gone:
+            await self._take_out(vm)
         for vm in gone & self._seen.keys():
             del self._seen[vm]
-            self._live.pop(vm, None)
+            self._text.pop(vm, None)
 
     async def find(self, vm: str, nodes: Iterable[str] | None = None) -> Definition | None:
         """The latest that any of these who can be asked has, or we have; None where nobody has."""
         if nodes is None:
             self._silent.clear()
-        asked = self._hosts if nodes is None else nodes
-        known = [self._seen[vm]] if vm in self._seen else []
-        looks = await asyncio.gather(*map(self._kept_on, asked), return_exceptions=True)
-        for there in looks:
-            if isinstance(there, dict):
-                known += [there[vm]] if vm in there else []
-            elif not isinstance(there, (Trouble, Unavailable)):
-                raise there
+        kept = await self._kept_by(self._hosts if nodes is None else nodes)
+        known = [there[vm] for there in (self._seen, *kept) if vm in there]
         return max(known, key=lambda one: one.at).definition if known else None
 
+    async def _kept_by(self, names: Iterable[str]) -> list[dict[str, Kept]]:
+        """What those of these nodes keep that can be asked."""
+        looks = await asyncio.gather(*map(self._kept_on, names), return_exceptions=True)
+        for there in looks:
+            if isinstance(there, BaseException) and not isinstance(there, (Trouble, Unavailable)):
+                raise there
+        return [there for there in looks if isinstance(there, dict)]
+
     async def _kept_on(self, name: str) -> dict[str, Kept]:
-        if name not in self._there:
-            self._there[name] = kept_in(await self._ask(name, lambda host: host.kept_definitions()))
-        return self._there[name]
+        known = self._there
+        if name not in known:
+            known[name] = kept_in(await self._ask(name, lambda host: host.kept_definitions()))
+        return known[name]
+
+    async def _take_out(self, vm: str, but: Collection[str] = ()) -> None:
+        """Of all nodes but these; where that fails, it is tried at the next look."""
+        for name, there in list(self._there.items()):
+            if vm in there and name not in but:
+                with suppress(Trouble, Unavailable):
+                    await self._write(name, vm, None)
 
     async def _write(self, name: str, vm: str, kept: Kept | None) -> None:
         element = None if kept is None else written(vm, kept)
+        there = await self._kept_on(name)
         await self._ask(name, lambda host: host.keep_definition(element, _uri(vm)))
         if kept is None:
-            self._there[name].pop(vm, None)
+            there.pop(vm, None)
         else:
-            self._there[name][vm] = kept
+            there[vm] = kept
 
     async def _ask(self, name: str, ask: Callable[[Host], Awaitable[Answer]]) -> Answer:
         """What a node answers; one that did not is not waited for again, for each VM."""
@@ -206,6 +217,7 @@ def written(vm: str, kept: Kept) -> str:
     fields = {
         "vm": vm,
         "at": kept.at.isoformat(),
+        "node": kept.node,
         "capacities": " ".join(f"{device}={size}" for device, size in sizes),
     }
     element = ET.Element("definition", fields)
@@ -228,7 +240,8 @@ def _read(element: ET.Element) -> Kept:
     text = zlib.decompress(base64.b64decode(element.text or "")).decode()
     pairs = (one.split("=") for one in element.attrib["capacities"].split())
     sizes = {device: int(size) for device, size in pairs}
-    return Kept(Definition(text, sizes), records.instant(element.attrib["at"]))
+    at = records.instant(element.attrib["at"])
+    return Kept(Definition(text, sizes), at, element.attrib.get("node", ""))
 
 
 # ---- Domains as XML ----

@@ -133,16 +133,19 @@ class LibvirtDriver:
 
     # ---- What the fleet is told of ----
 
-    async def survey(self, epoch: int) -> Survey:
+    async def survey(self, epoch: int, failed_nodes: frozenset[str] = frozenset()) -> Survey:
         """What there is on the nodes that can be asked, and which cannot for long enough."""
         self._check_open()
-        survey, places = await self._surveyor.survey(epoch)
+        survey, places = await self._surveyor.survey(epoch, failed_nodes)
+        found = {one.vm for one in survey.found}
+        lost = failed_nodes - survey.reached
         since = self._clock.wall() - timedelta(days=self._settings.kept_days)
         for vm, sights in places.items():
-            record = forgotten(sights, since, whole=survey.whole)
-            if record is not None and not self._is_in_hand(vm):
+            # What is only left of a VM whose node has failed is not to be started.
+            record = forgotten(sights, since, whole=survey.whole and vm in found)
+            if record is not None and _can_go_on(record, lost) and not self._is_in_hand(vm):
                 log.warning("%s was left in the middle of %s, and is carried on", vm, record.key)
-                _ = self._begin(record.key, self._take_up(record, epoch))
+                _ = self._begin(record.key, self._take_up(record, epoch, failed_nodes))
         return survey
 
     def _is_in_hand(self, vm: str) -> bool:
@@ -167,7 +170,6 @@ class LibvirtDriver:
         if happening.what == REBOOTED:
             log.info("%s on %s has rebooted", happening.domain, happening.node)
         if happening.what == DEFINED:
-            self._definitions.outdated(happening.domain)
             self._hosts[happening.node].forget_label(happening.domain)
         self._news.set()
 
@@ -313,6 +315,7 @@ class LibvirtDriver:
 
     async def _meet(self, epoch: int, home: str | None = None, *, everywhere: bool = False) -> None:
         """Show the epoch to every node that can be reached; LeadLost where one has seen a later."""
+        self._definitions.lead(epoch)
         needed = self._hosts if everywhere or len(self._hosts) == 1 else (home,)
         meetings = await asyncio.gather(
             *(in_time(host, host.meet(epoch), needed) for host in self._hosts.values()),
@@ -375,6 +378,11 @@ class LibvirtDriver:
 def _home(order: Order | None) -> str | None:
     """The node that has to be waited for; of one that has failed no answer is."""
     return None if order is None or order.node_failed else order.node
+
+
+def _can_go_on(record: Record, lost: frozenset[str]) -> bool:
+    """Not where something of it may be on a node that has failed, and that is not heard of."""
+    return record.target not in lost or record.phase in (records.LEAVING, records.STAYING)
 
 
 def _written(key: str, found: Mapping[str, Sight]) -> list[Record]:

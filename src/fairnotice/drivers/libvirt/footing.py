@@ -214,8 +214,16 @@ class Footing:
 
 
 def latest(places: Mapping[str, Sight]) -> str:
-    """The node where the VM is: where it runs, or else where it was put last."""
-    return max(places, key=lambda name: (places[name].active, places[name].moved.at))
+    """The node where the VM is: where it runs, or else where it was put last.
+
+    What is active and does not run may be the other end of a migration, which waits for memory.
+    """
+
+    def order(name: str) -> tuple[bool, bool, datetime]:
+        sight = places[name]
+        return sight.running, sight.active, sight.moved.at
+
+    return max(places, key=order)
 
 
 def must_run(sight: Sight) -> None:

@@ -56,6 +56,8 @@ class Sight(NamedTuple):
     state: int
     given_up: bool
     xml: str
+    # How it is going to start, where it runs by now: told by a look at all alone.
+    next_xml: str = ""
 
     @property
     def power(self) -> Power:
@@ -140,7 +142,7 @@ class Host:
 
     async def kept_definitions(self) -> str:
         """The domain that has them, as XML."""
-        return str(await self.ask(lambda connection: _book(connection, DEFINITIONS).XMLDesc(0)))
+        return await self.ask(_kept_definitions)
 
     async def keep_definition(self, element: str | None, uri: str) -> None:
         """Write one, or take it out."""
@@ -229,17 +231,31 @@ def _ledger(connection: Connection) -> Domain:
 
 def _book(connection: Connection, name: str) -> Domain:
     """The domain of this name that is never started; made where it is not there yet."""
-    try:
-        return connection.lookupByName(name)
-    except libvirt.libvirtError as error:
-        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
-            raise
+    there = _called(connection, name)
+    if there is not None:
+        return there
     kind = connection.getType().lower()
     try:
         return connection.defineXML(_BOOK_XML.format(kind=kind, name=name))
     except libvirt.libvirtError:
         # Another control plane was faster.
         return connection.lookupByName(name)
+
+
+def _called(connection: Connection, name: str) -> Domain | None:
+    """The domain of this name, if there is one."""
+    try:
+        return connection.lookupByName(name)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+            raise
+        return None
+
+
+def _kept_definitions(connection: Connection) -> str:
+    """To read them makes no domain where none are kept."""
+    there = _called(connection, DEFINITIONS)
+    return "<domain/>" if there is None else str(there.XMLDesc(0))
 
 
 def _raise_epoch(connection: Connection, epoch: int) -> int:
@@ -336,7 +352,7 @@ def _look_at_all(connection: Connection, before: Known) -> tuple[list[Sight], Un
         uuid = domain.UUIDString()
         if uuid in before:
             known[uuid] = before[uuid]
-        sight, why = _read_label(domain, known)
+        sight, why = _read_label(domain, known, whole=True)
         if sight is not None:
             seen.append(sight)
         elif why:
@@ -344,11 +360,11 @@ def _look_at_all(connection: Connection, before: Known) -> tuple[list[Sight], Un
     return seen, unread, known
 
 
-def _read_label(domain: Domain, known: Known) -> tuple[Sight | None, str]:
+def _read_label(domain: Domain, known: Known, *, whole: bool = False) -> tuple[Sight | None, str]:
     """The domain as it is, unless it has no label; and why that cannot be read, if it cannot."""
     uuid = domain.UUIDString()
     try:
-        sight = _sight(domain)
+        sight = _sight(domain, whole=whole)
     except UsageError as error:
         # Until it can be, it is held to be the VM that it was.
         _, vm = known.get(uuid, ("", ""))
@@ -364,14 +380,14 @@ def _read_label(domain: Domain, known: Known) -> tuple[Sight | None, str]:
     return sight, ""
 
 
-def _sight(domain: Domain) -> Sight | None:
+def _sight(domain: Domain, *, whole: bool) -> Sight | None:
     """As it is; None where it has no label, UsageError where that cannot be read."""
     xml = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE)
     label = labels.label_in(xml)
     if label is None:
         return None
     name = domain.name()
-    return Sight(
+    sight = Sight(
         vm=label.name or name,
         domain=name,
         label=label,
@@ -382,3 +398,8 @@ def _sight(domain: Domain) -> Sight | None:
         given_up=f'"{records.PLACE}"' in xml,
         xml=xml,
     )
+    if not (whole and sight.active and sight.persistent):
+        return sight
+    # QEMU tells of no change to this alone, as by `virsh attach-disk --config`.
+    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+    return sight._replace(next_xml=domain.XMLDesc(flags))

@@ -54,13 +54,17 @@ class Surveyor:
         self._unsure: dict[str, str] = {}
         self._epoch = 0
 
-    async def survey(self, epoch: int) -> Seen:
-        """What there is on the nodes that can be asked, and which cannot for long enough."""
+    async def survey(self, epoch: int, failed: frozenset[str]) -> Seen:
+        """What there is on the nodes that can be asked, and which cannot for long enough.
+
+        One that has failed counts as any other if it answers, and is not missed if it does not.
+        """
         if epoch != self._epoch:
             # Others may have looked meanwhile, and found it back.
             self._epoch = epoch
             self._away.clear()
             self._unsure.clear()
+        self._definitions.lead(epoch)
         seen: dict[str, list[Sight]] = {}
         away, readable = [], True
         looks = await asyncio.gather(
@@ -78,16 +82,17 @@ class Surveyor:
             seen[name] = look
             readable = readable and not host.unreadable
         reached = list(seen)
+        lost = self._hosts.keys() - seen.keys()
         # Whose label cannot be read may be any VM: none is gone for certain.
-        whole = readable and len(reached) == len(self._hosts)
-        places, unsure = self._claims(seen, whole=whole)
+        whole = readable and lost <= failed
+        places, unsure = self._claims(seen, whole=whole and not lost)
         there = {vm: _where(vm, found) for vm, found in places.items()}
-        if not whole:
-            # Remains of a VM whose node cannot be asked are not the VM.
+        if lost or not whole:
+            # Remains of a VM whose node cannot be asked are not the VM, if that has failed neither.
             there = await self._definitions.without_remains(there, reached)
         await self._definitions.keep(there, reached)
         if whole:
-            await self._definitions.forget_all_but(set(places) | unsure)
+            await self._definitions.forget_all_but(set(places) | unsure, lost)
         survey = Survey(_found(there), frozenset(reached), frozenset(away), whole, unsure)
         return Seen(survey, places)
 
