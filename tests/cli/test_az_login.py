@@ -25,7 +25,7 @@ def home(tmp_path_factory):
         yield folder, control(said)
 
 
-def az_login(home, *options, by=FAIRNOTICE, **environment):
+def az_login(home, *options, by=FAIRNOTICE, stdout=subprocess.PIPE, **environment):
     """What it came to, without az."""
     folder, url = home
     clean = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
@@ -35,7 +35,8 @@ def az_login(home, *options, by=FAIRNOTICE, **environment):
         cwd=ROOT,
         env={**clean, **store, "PATH": "/nowhere", "XDG_CONFIG_HOME": str(folder), **environment},
         check=False,
-        capture_output=True,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
     )
 
@@ -120,7 +121,7 @@ def test_whoever_was_trusted_in_this_terminal_still_is(home, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--arm", f"localhost:{free_port()}"), "Is the service up? See --arm."),
+        (("--arm", f"localhost:{free_port()}"), "Start one with: fairnotice up; or see --arm."),
         (("--arm", "ftp://localhost"), "give HOST:PORT or https://HOST:PORT"),
         (("--authority", "tests/fixtures/nobody.pem"), "is not there"),
     ],
@@ -315,3 +316,36 @@ def test_az_signs_in_anew_whatever_it_has_kept(home, tmp_path):
     seen = (tmp_path / "seen").read_text().split()
     assert "azureProfile.json" in seen
     assert not [name for name in seen if name.startswith("msal_")]
+
+
+def test_a_directory_in_which_nobody_is_logged_in(home, tmp_path):
+    """Nor whoever was: a VM that has no identity would go on as him."""
+    assert az_login(home).returncode == 0
+    logins = ("azureProfile.json", "service_principal_entries.json", "msal_token_cache.json")
+    for name in logins:
+        (home[0] / DIRECTORY / name).write_text("kept")
+    az = program(tmp_path, "az", f"echo az >> {tmp_path}/asked")
+    done = az_login(home, "--no-login", PATH=f"{az}:{os.environ['PATH']}")
+    assert done.returncode == 0, done.stderr
+    assert "Inside a VM: az login --identity" in done.stderr
+    assert f"export AZURE_CONFIG_DIR={home[0] / DIRECTORY}\n" in done.stdout
+    assert not (tmp_path / "asked").exists()
+    assert not [one for one in logins if (home[0] / DIRECTORY / one).exists()]
+    done = az_login(home, "--no-login", "--arm", f"localhost:{free_port()}")
+    assert "Resource Manager is not at" in done.stderr
+    assert stops(done)
+
+
+def test_whoever_types_it_without_eval_is_told_that_nothing_has_changed(home):
+    """His az is still his own; a shell that runs what is printed is told nothing of it."""
+    reader, terminal = os.openpty()
+    try:
+        done = az_login(home, stdout=terminal)
+    finally:
+        os.close(terminal)
+        os.close(reader)
+    assert done.returncode == 0
+    directory = home[0] / DIRECTORY
+    wanted = f'To have its az ask there: eval "$(fairnotice az-login --directory {directory})"'
+    assert wanted in done.stderr
+    assert "as it was" not in az_login(home).stderr

@@ -340,6 +340,27 @@ def test_the_identity_of_a_vm_has_no_secret_and_ends_with_its_vm(tmp_path):
     assert _states("--store", url) == {**gone, "db-3": "counts"}
 
 
+def test_a_vm_that_has_several_identities_is_told_how_to_name_one(tmp_path):
+    """By the API and straight in the store; those that are revoked do not count."""
+    url = f"sqlite:{tmp_path / 'fleet.db'}"
+
+    def says(name, **where):
+        options = ("--role", "reader", "--vm", "db", *where.pop("options", ()))
+        done = typed("token", "create", name, *options, **where)
+        assert done.code == exits.DONE, done.err
+        return f"az login --identity --client-id {name}" in done.err
+
+    with serving(open_store(url)) as served:
+        control = f"http://{served.run.control}"
+        assert [says(name, url=control) for name in ("one", "two")] == [False, True]
+        assert typed("token", "revoke", "one", url=control).code == exits.DONE
+    straight = ("--store", url)
+    assert says("three", options=straight)
+    for name in ("two", "three"):
+        assert typed("token", "revoke", name, *straight).code == exits.DONE
+    assert not says("four", options=straight)
+
+
 def _states(*words, **where):
     """What the list says of each token."""
     head, *lines = typed("token", "list", *words, **where).out.splitlines()

@@ -7,8 +7,9 @@ import shlex
 import shutil
 import ssl
 import subprocess
+import sys
 from base64 import urlsafe_b64decode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from fairnotice.control import private_files
 
 LINES = (
     'eval "$(fairnotice az-login)" && az vm list -o table',
+    'eval "$(fairnotice az-login --no-login --directory ~/az-of-vm)"',
     "FAIRNOTICE_TOKEN=$(cat ann.token) fairnotice az-login --arm https://cloud.example:8643",
 )
 # As whom one signs in where nobody is asked who he is (arm/issuing.py).
@@ -34,6 +36,7 @@ NO_SECRET = "none"  # noqa: S105 - it is none
 TOKEN_PARTS = 3
 OWN_HOSTS = ("localhost", "127.0.0.1", "169.254.169.254")
 TIMEOUT_SECONDS = 5.0
+FORM = "application/x-www-form-urlencoded"
 BUNDLE = "REQUESTS_CA_BUNDLE"
 # By which a directory of ours is known again.
 MARK = "made-by-fairnotice-az-login"
@@ -41,6 +44,8 @@ MARK = "made-by-fairnotice-az-login"
 AZ_FILES = ("config", "clouds.config", "azureProfile.json")
 # What az was given before: asked for the same again, it would not ask whether that still counts.
 CACHES = ("msal_token_cache.json", "msal_token_cache.bin", "msal_http_cache.bin")
+# By which it knows who is logged in, and signs him in again.
+LOGINS = ("azureProfile.json", "service_principal_entries.json", "service_principal_entries.bin")
 
 
 def add(subparsers: Subparsers) -> None:
@@ -58,6 +63,8 @@ def add(subparsers: Subparsers) -> None:
         help="CA certificate of Resource Manager, PEM (default: --ca)",
     )
     parser.add_argument("--directory", metavar="DIR", help="what becomes AZURE_CONFIG_DIR")
+    what = "log nobody in there, and whoever was out: for az login --identity inside a VM"
+    parser.add_argument("--no-login", action="store_true", help=what)
 
 
 def run(session: Session) -> int:
@@ -72,7 +79,10 @@ def run(session: Session) -> int:
     given = options.authority or session.settings["ca"].value
     trusted = _trusted(given, service_directory(store))
     # Before anything is written: a login that works is not given up for one that cannot.
-    client = _signed_in(url, _context(trusted, alone=bool(given)), session.token)
+    context = _context(trusted, alone=bool(given))
+    if options.no_login:
+        _asked(url, context, "GET", "/adfs/.well-known/openid-configuration")
+    client = "" if options.no_login else _signed_in(url, context, session.token)
     private_files.make_directory(directory)
     private_files.write(directory / MARK, b"")
     private_files.write(directory / "clouds.config", _clouds(url).encode())
@@ -81,9 +91,16 @@ def run(session: Session) -> int:
     if trusted is not None and bundle is not None:
         private_files.write(bundle, _bundled(trusted))
     exports = _exports(directory, trusted, bundle)
-    _log_in(session, url, directory, client, exports)
+    if options.no_login:
+        _log_out(directory)
+    else:
+        _log_in(session, url, directory, client, exports)
     for name, value in exports.items():
         print(f"export {name}={shlex.quote(value)}")
+    if sys.stdout.isatty():
+        # Whoever reads "is logged in" would go on with the az of his own account.
+        line = shlex.join(["fairnotice", *sys.argv[1:]])
+        shown.note(f'This terminal is as it was. To have its az ask there: eval "$({line})"')
     return exits.DONE
 
 
@@ -160,37 +177,55 @@ def _client(token: str) -> str:
 
 
 def _signed_in(url: str, context: ssl.SSLContext, token: str) -> str:
-    """As whom one is signed in there: a token's name, which az shows, and not its id.
-
-    Resource Manager is there, and is who it says; az itself would end in a traceback.
-    """
-    parts = urlsplit(url)
+    """As whom one is signed in there: a token's name, which az shows, and not its id."""
     client = _client(token)
     form = {"client_id": client, "client_secret": token or NO_SECRET}
     body = urlencode({"grant_type": "client_credentials", **form})
+    answer = _asked(url, context, "POST", "/adfs/oauth2/token", body)
+    if "access_token" in answer:
+        try:
+            return _named(answer["access_token"]) or client
+        except ValueError:
+            raise CommandFailed(_somebody_else(url)) from None
+    why = f"{url} does not sign you in: {answer.get('error_description')}"
+    if not token:
+        why += " Give a token of fairnotice in FAIRNOTICE_TOKEN."
+    raise CommandFailed(why)
+
+
+def _asked(
+    url: str, context: ssl.SSLContext, method: str, path: str, body: str | None = None
+) -> dict[str, Any]:
+    """What Resource Manager answers: it is there, and is who it says.
+
+    Asked before az is, which would end in a traceback.
+    """
+    parts = urlsplit(url)
     connection = HTTPSConnection(
         parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS, context=context
     )
     try:
         with contextlib.closing(connection):
-            headers = {"Content-Type": "application/x-www-form-urlencoded"}
-            connection.request("POST", f"{parts.path}/adfs/oauth2/token", body, headers)
-            answer = dict(json.loads(connection.getresponse().read()))
-            name = _named(answer.get("access_token") or "")
+            headers = {} if body is None else {"Content-Type": FORM}
+            connection.request(method, f"{parts.path}{path}", body, headers)
+            return dict(json.loads(connection.getresponse().read()))
     except ssl.SSLCertVerificationError as error:
         why = f"Nobody whom you trust vouches for {url} ({error.verify_message}). See --authority."
     except OSError as error:
         said = (error.strerror or str(error)).lower()
-        why = f"Resource Manager is not at {url} ({said}). Is the service up? See --arm."
+        why = f"Resource Manager is not at {url} ({said}). Is the service up? {_remedy(url)}"
     except (HTTPException, ValueError, TypeError):
-        why = f"What answers at {url} is no Resource Manager of fairnotice. See --arm."
-    else:
-        if "access_token" in answer:
-            return name or client
-        why = f"{url} does not sign you in: {answer.get('error_description')}"
-        if not token:
-            why += " Give a token of fairnotice in FAIRNOTICE_TOKEN."
+        why = _somebody_else(url)
     raise CommandFailed(why)
+
+
+def _remedy(url: str) -> str:
+    here = urlsplit(url).hostname in OWN_HOSTS
+    return "Start one with: fairnotice up; or see --arm." if here else "See --arm."
+
+
+def _somebody_else(url: str) -> str:
+    return f"What answers at {url} is no Resource Manager of fairnotice. See --arm."
 
 
 def _named(access_token: str) -> str:
@@ -283,10 +318,12 @@ def _log_in(
     if az is None:
         # By hand, too: printf is the shell's own, and no process.
         by_hand = f'printf %s "${{FAIRNOTICE_TOKEN:-{NO_SECRET}}}" | {shlex.join(login)}'
-        shown.note(f"There is no az here. Where it is, log in: {by_hand}")
+        shown.note(
+            "There is no az here. Put it into the PATH and type this again. "
+            f"Or, where it is, log in: {by_hand}"
+        )
         return
-    for name in CACHES:
-        (directory / name).unlink(missing_ok=True)
+    _remove(directory, CACHES)
     private_files.write(secret, (session.token or NO_SECRET).encode())
     try:
         # Its own words go to people: standard output is for the shell.
@@ -298,3 +335,14 @@ def _log_in(
     if done.returncode:
         raise CommandFailed("az could not log in: its own words are above.")
     shown.note(f"az is logged in as {client} at {url}, for whoever has AZURE_CONFIG_DIR set so.")
+
+
+def _log_out(directory: Path) -> None:
+    """Whoever fails to log in there by another way is not, unseen, whoever was there before."""
+    _remove(directory, (*CACHES, *LOGINS))
+    shown.note(f"Nobody is logged in in {directory}. Inside a VM: az login --identity")
+
+
+def _remove(directory: Path, names: Iterable[str]) -> None:
+    for name in names:
+        (directory / name).unlink(missing_ok=True)

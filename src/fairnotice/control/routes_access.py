@@ -114,6 +114,8 @@ async def _create(call: Call) -> TokenCreated:
         0 if body.vm is None else fleet.vms[body.vm].declared_revision,
     )
     made = await call.service.auth.tokens.add(wanted, call.who.requester.name)
+    if body.vm is not None:
+        warnings += tokens.of_several(made.token, await call.service.auth.tokens.of_vm(body.vm))
     return TokenCreated(_shown(call, made.token), made.text, warnings)
 
 

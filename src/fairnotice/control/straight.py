@@ -3,13 +3,13 @@
 Nobody is asked, and yet it is held to the same: names have to be there, and it is written down.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 import msgspec
 
 from fairnotice.control.limits import must_be_there
-from fairnotice.control.tokens import Made, taken, token_named
+from fairnotice.control.tokens import Made, of_several, taken, token_named
 from fairnotice.engine import AZURE, Fleet
 from fairnotice.stores.access import Audited, Token
 from fairnotice.stores.store import Store
@@ -25,7 +25,9 @@ def add(store: Store, made: Made) -> list[str]:
     if not store.add_token(token):
         raise taken(token.name)
     _write_down(store, token.created_at, f"/v1/tokens/{token.name}")
-    return doubts
+    return (
+        doubts if token.vm is None else [*doubts, *of_several(token, _of_the_same_vm(store, token))]
+    )
 
 
 def _looked_at(store: Store, token: Token) -> tuple[Token, list[str]]:
@@ -43,6 +45,15 @@ def _looked_at(store: Store, token: Token) -> tuple[Token, list[str]]:
         return token, doubts
     declared = fleet.vms[token.vm].declared_revision
     return msgspec.structs.replace(token, vm_revision=declared), doubts
+
+
+def _of_the_same_vm(store: Store, made: Token) -> Iterator[Token]:
+    for token in store.tokens().tokens:
+        counts = token.revoked_at is None and not (
+            token.expires_at is not None and token.expires_at <= made.created_at
+        )
+        if counts and (token.vm, token.vm_revision) == (made.vm, made.vm_revision):
+            yield token
 
 
 def _fleet(store: Store) -> Fleet:

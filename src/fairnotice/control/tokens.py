@@ -12,7 +12,7 @@ import hmac
 import logging
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from hashlib import sha256
 from math import inf
@@ -301,6 +301,14 @@ class Tokens:
 def token_named(tokens: list[Token], name: str) -> Token | None:
     """The token of this id or name."""
     return next((one for one in tokens if name in (one.id, one.name)), None)
+
+
+def of_several(made: Token, own: Iterable[Token]) -> list[str]:
+    """What is to be said where a VM has other identities than the one that was made for it."""
+    if all(token.id == made.id for token in own):
+        return []
+    how = f"az login --identity --client-id {made.name}"
+    return [f"{made.vm} has several identities now, and must say which it means: {how}"]
 
 
 def shown(token: Token) -> dict[str, Any]:
