@@ -44,7 +44,7 @@ def _begin(cloud, **more):
     cloud.run_vm(VM, ADDRESS, **more)
     cloud.start()
     cloud.declare()
-    wait_until("the guest is answered", lambda: cloud.ticks(VM) > 0)
+    _answered(cloud)
 
 
 def test_a_vm_goes_through_every_impact_and_approves_each_from_inside(cloud):
@@ -69,13 +69,9 @@ MIGRATION_MIB_PER_SECOND = 16
 
 def _domain(cloud):
     """The VM's, on the node where it runs."""
-    for node in cloud.nodes.nodes.values():
-        for domain in libvirt.open(node.uri).listAllDomains(
-            libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE
-        ):
-            if domain.name() == VM:
-                return domain
-    raise AssertionError(f"{VM} does not run: {cloud.states(VM)}")
+    running = [one for one in cloud.domains(VM).values() if one.isActive()]
+    assert running, f"{VM} does not run: {cloud.states(VM)}"
+    return running[0]
 
 
 ON_POWEROFF = libvirt.VIR_DOMAIN_LIFECYCLE_POWEROFF
@@ -165,15 +161,16 @@ def _killed_while_it_moves(cloud, source, target, *, autostart):
     _answered(cloud)
 
 
-def _answered(cloud):
-    ticks = cloud.ticks(VM)
-    wait_until("the guest is answered again", lambda: cloud.ticks(VM) > ticks)
+def _answered(cloud, vm=VM):
+    ticks = cloud.ticks(vm)
+    wait_until("the guest is answered again", lambda: cloud.ticks(vm) > ticks)
 
 
 # ---- What happens by itself ----
 
 
 SPOT = ("priority=Spot", "ephemeral_disks=vdb")
+OTHER, OTHER_ADDRESS = "vm1", "10.77.0.11"
 DISK = "/var/lib/libvirt/images/vm0-temp"
 DISK_MIB = 2
 TEMPORARY = f"""<disk type="file"><driver name="qemu" type="raw"/>
@@ -205,11 +202,14 @@ def test_a_guest_that_does_not_hear_is_reset_and_what_befalls_it_is_seen(nodes):
         nodes.nodes["n2"].start()
         wait_until("n2 is seen to be back", lambda: _node(cloud, "n2") == "in service")
         _lost_with_its_node(cloud)
+        boots = cloud.boots(VM)
         _evicted(cloud)
         libvirt.open(nodes.nodes["n2"].uri).lookupByName(VM).undefine()
         nodes.nodes["n1"].start()
         libvirt.open(nodes.nodes["n1"].uri).lookupByName(VM).undefine()
         wait_until("it is seen to be gone", lambda: not cloud.ask("vm", "list")["items"])
+        assert cloud.boots(VM) == boots
+        _evicted_for_good(cloud)
 
 
 def _give_pools(nodes):
@@ -236,15 +236,31 @@ def _lost_with_its_node(cloud):
 
 
 def _evicted(cloud):
-    """Preempt, approved from inside; a guest that does not hear is destroyed, and stays defined."""
+    """Preempt, approved from inside; we die while the guest is waited for, which does not heed."""
     _answered(cloud)
-    cloud.ask("vm", "evict", VM)
-    operation = cloud.wait_for_end()
-    assert operation["status"] == "Completed", operation
-    assert any('"EventType":"Preempt"' in " ".join(words) for words in cloud.said(VM, guest.SAW))
-    assert cloud.said(VM, guest.APPROVED)[-1][1] in operation["events"]
+    _killed_in(cloud, "deallocate", "vm", "evict", VM, when=_pressed)
+    _was_told_of_its_preempt(cloud, VM)
+    # Destroyed, and still there for whoever starts it.
     assert cloud.states(VM) == {"n2": libvirt.VIR_DOMAIN_SHUTOFF}
     assert cloud.vm(VM)["power"] == "deallocated"
+
+
+def _evicted_for_good(cloud):
+    """One whose policy is Delete is gone from its node."""
+    cloud.run_vm(OTHER, OTHER_ADDRESS, "n2", labels=("priority=Spot", "eviction_policy=Delete"))
+    cloud.declare()
+    _answered(cloud, OTHER)
+    cloud.ask("vm", "evict", OTHER)
+    assert cloud.wait_for_end()["status"] == "Completed", cloud.operations()[-1]
+    _was_told_of_its_preempt(cloud, OTHER)
+    assert cloud.states(OTHER) == {}
+    assert cloud.ask("vm", "list")["items"] == []
+
+
+def _was_told_of_its_preempt(cloud, vm):
+    """And has approved it, which is why it came."""
+    assert any('"EventType":"Preempt"' in " ".join(words) for words in cloud.said(vm, guest.SAW))
+    assert cloud.said(vm, guest.APPROVED)[-1][1] in cloud.operations()[-1]["events"]
 
 
 def _rebooted_by_its_user(cloud):
