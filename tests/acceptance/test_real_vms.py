@@ -288,7 +288,7 @@ def _node(cloud, name):
     return next(one for one in cloud.ask("node", "list")["items"] if one["name"] == name)["state"]
 
 
-# ---- Over TLS ----
+# ---- Ways to a node ----
 
 _DISCOVER = """
 import asyncio, sys
@@ -317,10 +317,19 @@ def test_the_driver_opens_a_node_by_tls(nodes, tmp_path):
     )
     node.more = "--listen"
     node.start()
+    uri = f"qemu+tls://127.0.0.1/system?pkipath={pki}"
+    _finds_a_vm(nodes, node, nodes.network.inside(sys.executable, "-c", _DISCOVER, uri))
+
+
+def test_the_driver_opens_the_node_that_it_runs_on(nodes):
+    """As qemu:///system, which says no path: libvirtd is where it is by default."""
+    node = nodes.nodes["n2"]
+    _finds_a_vm(nodes, node, node.inside(sys.executable, "-c", _DISCOVER, "qemu:///system"))
+
+
+def _finds_a_vm(nodes, node, command):
     domain = libvirt.open(node.uri).defineXML(nodes.domain_xml(VM, ADDRESS))
     set_label(domain, Label())
-    uri = f"qemu+tls://127.0.0.1/system?pkipath={pki}"
-    command = nodes.network.inside(sys.executable, "-c", _DISCOVER, uri)
     deadline = CLOCK.monotonic() + 20
     while True:
         done = subprocess.run(  # noqa: S603
