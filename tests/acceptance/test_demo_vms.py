@@ -30,6 +30,17 @@ def act(folder):
     return 0
 sys.exit(tidily(act))
 """
+# Hears a signal before there is anybody who could clear up.
+UNTIMELY = """
+import os, signal, sys
+from tests.vms.tidy import tidily
+fork = os.fork
+def forked():
+    os.kill(os.getpid(), int(sys.argv[1]))
+    return fork()
+os.fork = forked
+sys.exit(tidily(lambda folder: signal.pause()))
+"""
 
 
 def runs(process):
@@ -69,6 +80,24 @@ def test_nothing_is_left_however_it_ends(end):
     assert demo.wait(30) != 0
     assert [path for path in (Path("/run/netns", name), Path(folder)) if path.exists()] == []
     until(lambda: not runs(process), "the end of what it left")
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_where_it_ends_before_it_has_begun(end, tmp_path):
+    """What is told then is heard later, and what is killed then has made nothing."""
+    ended = subprocess.run(  # noqa: S603 - our own
+        [sys.executable, "-c", UNTIMELY, str(int(end))],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        timeout=30,
+    )
+    said = "" if end is signal.SIGKILL else "Ended before its time. The machine is as it was.\n"
+    assert (ended.stdout, ended.stderr) == ("", said)
+    assert ended.returncode == (-end if end is signal.SIGKILL else 128 + end)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_who_is_not_root_is_told_so():
