@@ -1,4 +1,7 @@
-"""Real VMs, by QEMU, on two nodes of libvirt: every impact, and a control plane killed in each."""
+"""Real VMs, by QEMU, on two nodes of libvirt: a control plane killed in every impact.
+
+Every impact as it goes when nothing is in its way: test_demo_vms.py.
+"""
 
 import os
 import subprocess
@@ -21,7 +24,7 @@ from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.records import records_in
 from tests.vms import guest
 from tests.vms.cloud import Cloud, wait_until
-from tests.vms.walk import ADDRESS, FREEZE_SECONDS, RUNNING, VM, run_uncordon, walk
+from tests.vms.walk import ADDRESS, RUNNING, VM, run_uncordon
 
 SAID_OF_A_REBOOT = f"{VM} on n1 has rebooted"
 
@@ -45,18 +48,6 @@ def _begin(cloud, **more):
     cloud.start()
     cloud.declare()
     _answered(cloud)
-
-
-def test_a_vm_goes_through_every_impact_and_approves_each_from_inside(cloud):
-    """Boot ids, console and states are the proof."""
-    _begin(cloud)
-    proofs = list(walk(cloud))
-    assert [one.what for one in proofs] == [
-        "Freeze", "Reboot", "live migration", "Redeploy", "Terminate",
-    ]  # fmt: skip
-    assert proofs[0].seconds >= FREEZE_SECONDS
-    assert f"(announced: {FREEZE_SECONDS} s)" in proofs[0].proof
-    assert max(len(line) for proof in proofs for line in proof.lines()) <= 100
 
 
 # ---- Killed in the middle ----
