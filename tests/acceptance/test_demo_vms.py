@@ -1,19 +1,41 @@
-"""`make demo-vms` leaves the machine as it was, however it ends, and says what is missing."""
+"""`make demo-vms` proves each impact, leaves the machine as it was, and says what is missing."""
 
+import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.house import ROOT
-from tests.vms.nodes import TOOLS, missing
+from tests.vms.nodes import PRIVATE, TOOLS, missing
+from tests.vms.tidy import NAMESPACE
 from tests.waiting import until
 
+# What is said of each impact. The proofs know each other: no boot comes and goes unseen.
+IMPACT = r""" *{}: event [0-9A-F-]{{36}},
+ +approved from inside, done (?P<{}>[0-9.]+) s after it was asked for:
+ +{}
+"""
+PROOFS = {
+    "Freeze": "the same boot (?P=first), paused for [0-9.]+ s "
+    r"\(announced: (?P<announced>[0-9]+) s\), and silent meanwhile",
+    "Reboot": "boot (?P=first) became (?P<second>[0-9a-f]{8}), once",
+    "live migration": "the same boot (?P=second), now on n2",
+    "Redeploy": "boot (?P=second) became (?P<third>[0-9a-f]{8}), on n1",
+    "Terminate": "no node has a domain of it any more",
+}
+WALKED = re.compile(
+    "vm0 has booted on n1, by boot id (?P<first>[0-9a-f]{8})\n.*\n"
+    + "".join(IMPACT.format(what, what.replace(" ", "_"), proof) for what, proof in PROOFS.items())
+    + "All of it in "
+)
 # Makes what the demo makes: a network namespace, a process in it that heeds nothing, files.
 UNTIDY = """
 import subprocess, sys, time
@@ -30,6 +52,17 @@ def act(folder):
     return 0
 sys.exit(tidily(act))
 """
+# Hears a signal before there is anybody who could clear up.
+UNTIMELY = """
+import os, signal, sys
+from tests.vms.tidy import tidily
+fork = os.fork
+def forked():
+    os.kill(os.getpid(), int(sys.argv[1]))
+    return fork()
+os.fork = forked
+sys.exit(tidily(lambda folder: signal.pause()))
+"""
 
 
 def runs(process):
@@ -38,6 +71,64 @@ def runs(process):
         return bool(Path("/proc", process, "cmdline").read_bytes())
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def touched(folder):
+    """What runs and has to do with a folder: by its command, its environment or its mounts."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        # Unless it is gone by now.
+        with contextlib.suppress(OSError):
+            ways = (process / name for name in ("cmdline", "environ", "mountinfo"))
+            if any(os.fsencode(folder) in way.read_bytes() for way in ways):
+                found.append((process / "comm").read_text().strip())
+    return found
+
+
+@pytest.fixture
+def folder():
+    """One for temporary files, with a short name: sockets are in there."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def machine():
+    """What of this machine has to be as it was."""
+    return {
+        "interfaces": sorted(Path("/sys/class/net").iterdir()),
+        "libvirt's folders": [place for place in PRIVATE if Path(place).exists()],
+    }
+
+
+@pytest.mark.skipif(bool(missing()) and "CI" not in os.environ, reason=missing())
+def test_a_vm_goes_through_every_impact_and_nothing_of_it_is_left(folder):
+    """Each approved from inside, and proven; no namespace, process, mount, file or interface."""
+    before, said, ran = machine(), "", []
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.vms"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(folder)},
+    ) as demo:
+        for line in demo.stdout:
+            said += line
+            if "Freeze" in line:
+                ran = touched(folder)
+                (namespace,) = [path.read_text() for path in folder.glob(f"*/{NAMESPACE}")]
+    assert demo.returncode == 0, said
+    seen = WALKED.search(said)
+    assert seen, said
+    assert float(seen["Freeze"]) >= float(seen["announced"])
+    assert max(map(len, said.splitlines())) <= 100
+
+    # All of it was there, and would be seen.
+    assert {"qemu-system-x86", "libvirtd", "fairnotice"} <= set(ran)
+    assert touched(folder) == []
+    assert list(folder.iterdir()) == []
+    assert not Path("/run/netns", namespace).exists()
+    assert namespace not in Path("/proc/self/mountinfo").read_text()
+    assert machine() == before
 
 
 @pytest.mark.skipif(
@@ -69,6 +160,24 @@ def test_nothing_is_left_however_it_ends(end):
     assert demo.wait(30) != 0
     assert [path for path in (Path("/run/netns", name), Path(folder)) if path.exists()] == []
     until(lambda: not runs(process), "the end of what it left")
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_where_it_ends_before_it_has_begun(end, tmp_path):
+    """What is told then is heard later, and what is killed then has made nothing."""
+    ended = subprocess.run(  # noqa: S603 - our own
+        [sys.executable, "-c", UNTIMELY, str(int(end))],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        timeout=30,
+    )
+    said = "" if end is signal.SIGKILL else "Ended before its time. The machine is as it was.\n"
+    assert (ended.stdout, ended.stderr) == ("", said)
+    assert ended.returncode == (-end if end is signal.SIGKILL else 128 + end)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_who_is_not_root_is_told_so():

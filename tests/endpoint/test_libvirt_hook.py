@@ -77,7 +77,7 @@ class HookedNode(Node):
         pid = self.folder / "run" / "libvirt" / "libvirtd.pid"
         os.kill(int(pid.read_text()), signal.SIGTERM)
         until(lambda: not pid.exists(), "the end of libvirtd")
-        (self.folder / "sock" / "libvirt-sock").unlink(missing_ok=True)
+        self.socket.unlink(missing_ok=True)
         try:
             self.start()
             yield

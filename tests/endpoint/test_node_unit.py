@@ -1,16 +1,19 @@
-"""What is shipped for a node: its unit, and the example of an endpoint's file."""
+"""What is shipped for a node: its unit, and the example of an endpoint's file; one at a time."""
 
 import os
 import shlex
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
 from fairnotice.endpoint.config import read
 from fairnotice.endpoint.node_deeds import File
-from fairnotice.endpoint.node_setup import Wanted, by_hand, deeds
+from fairnotice.endpoint.node_setup import Wanted, alone, by_hand, deeds
+from fairnotice.errors import UsageError
 from tests.house import ROOT
 
 
@@ -78,3 +81,34 @@ def test_the_example_and_what_is_left_by_hand_are_read(tmp_path):
     printed = read(path)
     assert example.manner.network == printed.manner.network
     assert example.classic == printed.classic == ("168.63.129.16", 80)
+
+
+@pytest.mark.parametrize("through_a_link", [False, True])
+def test_who_changes_a_node_is_alone_though_nothing_is_recorded(tmp_path, through_a_link):
+    """The folder that all wait for goes with each of them; and nothing of it is left."""
+    records, inside, crowds = tmp_path / "records", [], []
+    if through_a_link:
+        records.symlink_to(tmp_path / "elsewhere")
+
+    def come_and_go(_):
+        with alone(Wanted("br0", records=records)):
+            inside.append(1)
+            crowds.append(len(inside))
+            # Time for whoever else may come in.
+            Event().wait(0.002)
+            inside.pop()
+
+    with ThreadPoolExecutor(4) as hooks:
+        list(hooks.map(come_and_go, range(60)))
+    assert crowds == [1] * 60
+    assert not records.exists()
+
+
+def test_records_that_cannot_be_kept_are_said_to_be_so(tmp_path):
+    """Something is in the way of their folder: a sentence, and no waiting."""
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "link")
+    for name in ("file", "file/records", "link"):
+        records = tmp_path / name
+        with pytest.raises(UsageError, match=f"{records} cannot be opened: "):
+            alone(Wanted("br0", records=records)).__enter__()

@@ -149,17 +149,19 @@ class Cloud:
         """How often it was answered."""
         return len(self.said(vm, guest.TICK))
 
+    def domains(self, vm: str) -> dict[str, libvirt.virDomain]:
+        """The VM's domain on each node that runs and has one."""
+        return {
+            node.name: domain
+            for node in self.nodes.nodes.values()
+            if node.process is not None
+            for domain in libvirt.open(node.uri).listAllDomains(0)
+            if domain.name() == vm
+        }
+
     def states(self, vm: str) -> dict[str, int]:
-        """The state of the VM's domain on each node that runs and has one."""
-        found = {}
-        for node in self.nodes.nodes.values():
-            if node.process is None:
-                continue
-            connection = libvirt.open(node.uri)
-            for domain in connection.listAllDomains(0):
-                if domain.name() == vm:
-                    found[node.name] = domain.state()[0]
-        return found
+        """Their states."""
+        return {node: domain.state()[0] for node, domain in self.domains(vm).items()}
 
 
 def wait_until(what: str, is_so: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:

@@ -140,7 +140,12 @@ class Node:
     @property
     def uri(self) -> str:
         """Where it is reached, from outside the namespace too."""
-        return f"qemu+unix:///system?socket={self._folder}/sock/libvirt-sock"
+        return f"qemu+unix:///system?socket={self.socket}"
+
+    @property
+    def socket(self) -> Path:
+        """Where libvirtd is by default, as seen from outside of the node."""
+        return self._folder / "sock" / "libvirt-sock"
 
     def path(self, path: str) -> Path:
         """Where a file of this node, which has its own /var/lib/libvirt, is for everybody else."""
@@ -148,12 +153,15 @@ class Node:
 
     def write(self, listen: str = "") -> None:
         """Its configuration."""
-        for place in (*PRIVATE, "/sock"):
-            Path(f"{self._folder}{place}").mkdir(parents=True, exist_ok=True)
-        configuration = Path(f"{self._folder}/etc/libvirt")
+        for place in PRIVATE:
+            self.path(place).mkdir(parents=True, exist_ok=True)
+        # A shorter way there: no path of a socket may be longer than 107 letters.
+        if not self.socket.parent.is_symlink():
+            self.socket.parent.symlink_to("run/libvirt")
+        configuration = self.path("/etc/libvirt")
         (configuration / "qemu.conf").write_text(_QEMU_CONF)
         (configuration / "libvirtd.conf").write_text(
-            f'unix_sock_dir = "{self._folder}/sock"\nauth_unix_rw = "none"\n'
+            f'auth_unix_rw = "none"\n'
             f'host_uuid = "{uuid.uuid5(uuid.NAMESPACE_DNS, self.name)}"\n{listen}'
         )
         for file, line in (("passwd", "x:64055:64055::/:/bin/false"), ("group", "x:64055:")):
@@ -183,10 +191,15 @@ class Node:
                 self._network.inside(*command), stdout=log, stderr=log, env=environment
             )
         deadline = CLOCK.monotonic() + 60
-        while not (self._folder / "sock" / "libvirt-sock").exists():
+        while not self.socket.exists():
             assert CLOCK.monotonic() < deadline, (self._folder / "log").read_text()
             assert self.process.poll() is None, (self._folder / "log").read_text()
             Event().wait(0.05)
+
+    def inside(self, *command: str) -> list[str]:
+        """The command, run where this node has its own files and not the machine's."""
+        libvirtd = self.path("/run/libvirt/libvirtd.pid").read_text("ascii").strip()
+        return ["nsenter", "--target", libvirtd, "--mount", "--net", *command]
 
     def stop(self) -> None:
         """End it and its VMs."""

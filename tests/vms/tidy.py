@@ -7,6 +7,7 @@ first process is, or has gone. Where it is killed itself, the first process clea
 import contextlib
 import ctypes
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -25,10 +26,13 @@ NAMESPACE = "namespace"
 
 def tidily(act: Callable[[Path], int]) -> int:
     """The exit code of what was done in a folder, of which nothing is left."""
-    folder = Path(tempfile.mkdtemp(prefix="fairnotice-vms-"))
+    # Known to both, and made by the other: nothing is there before somebody sees to it.
+    folder = Path(tempfile.gettempdir(), f"fairnotice-vms-{secrets.token_hex(4)}")
     made = list(_missing_folders())
     sys.stdout.flush()
     parent = os.getpid()
+    # Until each of the two knows what to do then.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     child = os.fork()
     if child == 0:
         os._exit(_alone(parent, act, folder, made))
@@ -36,13 +40,15 @@ def tidily(act: Callable[[Path], int]) -> int:
 
     def end(number: int, _: object) -> None:
         heard.append(number)
-        os.kill(child, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGTERM)
 
     for number in ENDING:
         signal.signal(number, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code < 0:
-        _clear(folder, made)
+    # Whether it came to that or not: it may have been told to end, or been killed, at any moment.
+    _clear(folder, made)
     if heard or code < 0:
         sys.stderr.write("Ended before its time. The machine is as it was.\n")
     return 128 + heard[0] if heard else abs(code)
@@ -66,7 +72,11 @@ def _alone(parent: int, act: Callable[[Path], int], folder: Path, made: list[Pat
     signal.signal(signal.SIGTERM, end)
     ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
     try:
-        return act(folder) if os.getppid() == parent else 1
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+        if os.getppid() != parent:
+            return 1
+        folder.mkdir(mode=0o700)
+        return act(folder)
     except SystemExit as ended:
         return int(ended.code or 0)
     except BaseException:  # noqa: BLE001 - the process ends with it

@@ -239,27 +239,47 @@ def _ours(record: Record, deed: Deed) -> Any:  # noqa: ANN401 - JSON
 
 
 @contextlib.contextmanager
-def _alone(wanted: Wanted) -> Iterator[None]:
+def alone(wanted: Wanted) -> Iterator[None]:
     """One at a time: of two hooks, the one that looked first must not write last."""
-    with contextlib.suppress(OSError):
-        wanted.records.mkdir(parents=True, exist_ok=True)
+    # Without links: what is there by its name, and cannot be opened as a folder, is none.
+    records = Path(os.path.realpath(wanted.records))
     try:
-        folder = os.open(wanted.records, os.O_RDONLY)
+        folder = _held(records)
     except OSError as error:
         raise UsageError(f"{wanted.records} cannot be opened: {error.strerror}.") from error
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
         yield
     finally:
         # Gone with the last record, or where nothing came of it.
         with contextlib.suppress(OSError):
-            wanted.records.rmdir()
+            records.rmdir()
         os.close(folder)
+
+
+def _held(records: Path) -> int:
+    """The folder of records, locked; never one that is gone by then, and that nobody else finds."""
+    while True:
+        with contextlib.suppress(FileExistsError):
+            records.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            # Whoever leaves removes it: before it is opened here, or while this waits for it.
+            folder = os.open(records, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            if _is_at(records, folder):
+                return folder
+            os.close(folder)
+
+
+def _is_at(records: Path, folder: int) -> bool:
+    try:
+        return os.path.samestat(records.stat(), os.fstat(folder))
+    except FileNotFoundError:
+        return False
 
 
 def apply(wanted: Wanted, said: Said) -> int:
     """Do what is missing; how much that was. Whatever was there already stays whose it was."""
-    with _alone(wanted):
+    with alone(wanted):
         return _apply(wanted, said)
 
 
@@ -297,7 +317,7 @@ def _apply(wanted: Wanted, said: Said) -> int:
 
 def undo(wanted: Wanted, said: Said) -> int:
     """Take back what the record has, last first; how much that was."""
-    with _alone(wanted):
+    with alone(wanted):
         record = Record(wanted)
         return sum(_take_back(record, *one, said) for one in _backwards(record))
 
@@ -323,7 +343,7 @@ def refresh(wanted: Wanted, without: str = "", hook: Path | None = None) -> int:
 
     For a `hook` that is gone nothing is done: it waited here while everything was taken back.
     """
-    with _alone(wanted):
+    with alone(wanted):
         if hook is None or hook.exists():
             record = Record(wanted)
             _look(wanted, record, without)
