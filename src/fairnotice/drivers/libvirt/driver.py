@@ -283,6 +283,7 @@ class LibvirtDriver:
             autostart=bool(earlier) and max(earlier, key=lambda one: one.begun_at).autostart,
             pause_seconds=seconds,
             limit_seconds=max(0.0, order.limit_seconds),
+            uuid=next((sight.uuid for sight in places.values()), ""),
         )
 
     async def _take_up(
@@ -338,7 +339,7 @@ class LibvirtDriver:
         if not written:
             return None
         record = next((one for one in written if one.ended), written[-1])
-        if found or record.ended or record.kind is not ImpactKind.DELETE:
+        if _meant(record, found) or record.ended or record.kind is not ImpactKind.DELETE:
             return record
         found, lost = await look_anew(vm, self._hosts, failed, needed=(home,))
         for name, error in lost.items():
@@ -346,7 +347,7 @@ class LibvirtDriver:
                 raise error
         # It was meant to be gone; if it is, this is the end.
         gone = record._replace(phase=records.ENDED, outcome=Outcome.DONE, reason="")
-        return record if found else gone
+        return record if _meant(record, found) else gone
 
     async def _look_anew(
         self, vm: str, failed: frozenset[str], order: Order | None
@@ -375,6 +376,11 @@ class LibvirtDriver:
 def _home(order: Order | None) -> str | None:
     """The node that has to be waited for; of one that has failed no answer is."""
     return None if order is None or order.node_failed else order.node
+
+
+def _meant(record: Record, found: Mapping[str, Sight]) -> bool:
+    """Whether any of these is what it was begun with."""
+    return any(record.is_about(sight.uuid) for sight in found.values())
 
 
 def _written(key: str, found: Mapping[str, Sight]) -> list[Record]:

@@ -86,6 +86,7 @@ class Footing:
         if record.kind is ImpactKind.DELETE or not any(one.active for one in found.values()):
             more, others = await look_for(record.vm, self.hosts, set(self.hosts) - needed)
             found, lost = found | more, lost | others
+        found = {name: sight for name, sight in found.items() if record.is_about(sight.uuid)}
         failed = record.kind is ImpactKind.REDEPLOY and not record.source
         for name, error in lost.items():
             if name in needed or not (found or failed):
@@ -105,9 +106,14 @@ class Footing:
         name = latest(places)
         return self.hosts[name], places[name]
 
+    async def look(self, host: Host) -> Sight | None:
+        """The VM's domain there; None where it has none, or none that this is about."""
+        sight = await host.look(self.record.vm)
+        return sight if sight is not None and self.record.is_about(sight.uuid) else None
+
     async def is_off(self, host: Host) -> bool:
         """Whether it does not run there."""
-        sight = await host.look(self.record.vm)
+        sight = await self.look(host)
         return sight is None or not sight.active
 
     # ---- What is done and written ----
@@ -127,12 +133,14 @@ class Footing:
         """Do something to a machine, unless it is another's by now.
 
         LeadLost where another control plane leads, Superseded where a later impact was begun, and
-        Failed where the law has given this one up by its limit. Whoever stops to wait for it does
-        not stop it: see `landed`.
+        Failed where the law has given this one up by its limit, or the domain's name is another's.
+        Whoever stops to wait for it does not stop it: see `landed`.
         """
         await host.meet(self.record.epoch)
 
         def do(domain: Any) -> None:  # noqa: ANN401 - libvirt has no types
+            if domain.UUIDString() != sight.uuid:
+                raise Failed(f"{sight.domain} is another domain by now")
             self.must_be_latest(records_in(domain.XMLDesc(0)))
             call(domain)
 

@@ -94,10 +94,10 @@ async def delete(on: Footing) -> None:
     await shut_down(on)
     for name in places:
         host = on.hosts[name]
-        there = await host.look(on.record.vm)
+        there = await on.look(host)
         if there is not None:
             await undefine(on, host, there)
-        if await host.look(on.record.vm) is not None:
+        if await on.look(host) is not None:
             raise Failed(f"{on.record.vm} is still on {name}")
 
 
