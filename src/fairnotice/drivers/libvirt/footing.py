@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -111,10 +111,13 @@ class Footing:
         sight = await host.look(self.record.vm)
         return sight if sight is not None and self.record.is_about(sight.uuid) else None
 
-    async def is_off(self, host: Host) -> bool:
-        """Whether it does not run there."""
-        sight = await self.look(host)
-        return sight is None or not sight.active
+    async def is_off(self, host: Host, beside: Container[str] = ()) -> bool:
+        """Whether it has ended there, and runs nowhere else but on those nodes where it did before.
+
+        Somebody may have moved it by hand, and what is left here was not what ran.
+        """
+        running = [name for name, sight in (await self.places()).items() if sight.active]
+        return not any(name == host.name or name not in beside for name in running)
 
     # ---- What is done and written ----
 

@@ -1,6 +1,7 @@
 """Impacts that end a guest: a reboot, off, and gone."""
 
 import logging
+from collections.abc import Container
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -51,14 +52,17 @@ async def reboot(on: Footing) -> None:
         if not sight.active or (
             sight.persistent and await _ends_when_asked(on, host, sight, on.record.until)
         ):
-            await on.start(host, sight)
+            # Where it has ended: that may be where somebody has moved it to meanwhile.
+            await on.start(*await on.place())
             return
         await on.write(phase=records.RESETTING)
     await reset(on)
 
 
-async def _ends_when_asked(on: Footing, host: Host, sight: Sight, until: datetime) -> bool:
-    """Press its power button; whether it has ended by then."""
+async def _ends_when_asked(
+    on: Footing, host: Host, sight: Sight, until: datetime, beside: Container[str] = ()
+) -> bool:
+    """Press its power button; whether it has ended by then, `beside` as in `is_off`."""
     if sight.paused:
         # Nobody in there could hear it.
         return False
@@ -69,7 +73,7 @@ async def _ends_when_asked(on: Footing, host: Host, sight: Sight, until: datetim
         return False
     with suppress(Trouble):
         await on.call(host, sight, lambda domain: domain.shutdown())
-    return await on.wait(until, partial(on.is_off, host))
+    return await on.wait(until, partial(on.is_off, host, beside))
 
 
 async def stop(on: Footing) -> None:
@@ -110,15 +114,15 @@ async def shut_down(on: Footing) -> None:
             must_be_defined(sight)
     for name, sight in running.items():
         host = on.hosts[name]
-        if not await _ends_when_asked(on, host, sight, limit):
-            await _destroy(on, host, sight)
+        if not await _ends_when_asked(on, host, sight, limit, running):
+            await _destroy(on, host, sight, running)
 
 
-async def _destroy(on: Footing, host: Host, sight: Sight) -> None:
+async def _destroy(on: Footing, host: Host, sight: Sight, beside: Container[str]) -> None:
     with suppress(Trouble):
         # It may have gone off by itself just now.
         await on.insist(host, sight, lambda domain: domain.isActive() and domain.destroy())
-    if not await on.is_off(host):
+    if not await on.is_off(host, beside):
         raise Failed(f"{sight.domain} could not be stopped")
 
 
