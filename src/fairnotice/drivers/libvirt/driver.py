@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from fairnotice.drivers.driver import Capabilities, Found, Order, Report, Survey
 from fairnotice.drivers.libvirt import pauses, records
 from fairnotice.drivers.libvirt.deeds import carry_out
 from fairnotice.drivers.libvirt.definitions import Definitions
-from fairnotice.drivers.libvirt.footing import Failed, Footing
+from fairnotice.drivers.libvirt.footing import Failed, Footing, late_at
 from fairnotice.drivers.libvirt.forgotten import forgotten
 from fairnotice.drivers.libvirt.happenings import DEFINED, REBOOTED, Happening, Happenings
 from fairnotice.drivers.libvirt.host import Host, Sight, Unreadable
@@ -72,6 +72,8 @@ class LibvirtDriver:
         # All that is left of a domain when its node is gone.
         self._definitions = Definitions(self._hosts, clock)
         self._surveyor = Surveyor(self._hosts, settings, clock, self._definitions)
+        # Since when this epoch leads: what was begun before may be asked for again from then on.
+        self._epoch, self._led_at = 0, clock.wall()
         self._closed = False
         kinds = set(ImpactKind)
         if all(address.uri.startswith("test:") for address in settings.nodes.values()):
@@ -136,13 +138,20 @@ class LibvirtDriver:
     async def survey(self, epoch: int) -> Survey:
         """What there is on the nodes that can be asked, and which cannot for long enough."""
         self._check_open()
+        if epoch != self._epoch:
+            self._epoch, self._led_at = epoch, self._clock.wall()
         survey, places = await self._surveyor.survey(epoch)
-        since = self._clock.wall() - timedelta(days=self._settings.kept_days)
+        now = self._clock.wall()
+        since = now - timedelta(days=self._settings.kept_days)
+
+        def is_late(record: Record) -> bool:
+            return late_at(records.carried_on(record, epoch, self._led_at)) < now
+
         for vm, sights in places.items():
-            record = forgotten(sights, since, whole=survey.whole)
+            record = forgotten(sights, since, is_late, whole=survey.whole)
             if record is not None and not self._is_in_hand(vm):
                 log.warning("%s was left in the middle of %s, and is carried on", vm, record.key)
-                _ = self._begin(record.key, self._take_up(record, epoch))
+                _ = self._begin(record.key, self._take_up(record, epoch, led_at=self._led_at))
         return survey
 
     def _is_in_hand(self, vm: str) -> bool:
@@ -239,7 +248,7 @@ class LibvirtDriver:
             await self._meet(epoch, home)
         if record.ended:
             return record.report
-        return await self._carry_on(record, epoch)
+        return await self._carry_on(record, epoch, self._clock.wall())
 
     async def _write_first(self, record: Record, places: Mapping[str, Sight]) -> None:
         """Leave its key on the VM; Unavailable where that is refused, as nothing was begun."""
@@ -287,19 +296,24 @@ class LibvirtDriver:
         )
 
     async def _take_up(
-        self, seen: Record, epoch: int, failed_nodes: frozenset[str] = frozenset()
+        self,
+        seen: Record,
+        epoch: int,
+        failed_nodes: frozenset[str] = frozenset(),
+        led_at: datetime | None = None,
     ) -> Report:
         """Carry on what was found half done, unless it has ended since it was seen.
 
         To look at all nodes takes seconds where one hangs, and it may have been in hand until then.
+        Whoever asks has patience from now on; if nobody does, it began when this epoch did.
         """
         record = await self._record(seen.key, failed_nodes)
         if record is None or record.ended:
             return (record or seen).report
-        return await self._carry_on(record, epoch)
+        return await self._carry_on(record, epoch, led_at or self._clock.wall())
 
-    async def _carry_on(self, record: Record, epoch: int) -> Report:
-        record = records.carried_on(record, epoch, self._clock.wall())
+    async def _carry_on(self, record: Record, epoch: int, patient_since: datetime) -> Report:
+        record = records.carried_on(record, epoch, patient_since)
         on = self._footings[record.key] = self._footing(record)
         if record.kind is not ImpactKind.FREEZE:
             return await carry_out(on)

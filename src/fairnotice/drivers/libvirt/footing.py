@@ -65,8 +65,8 @@ class Footing:
         self.kept = kept
         # The key of a later impact on the same VM, where this process has begun one.
         self.superseded_by = ""
-        left = (record.limit_at - clock.wall()).total_seconds()
-        self._over_at = clock.monotonic() + left + LATE_SECONDS
+        left = (late_at(record) - clock.wall()).total_seconds()
+        self._over_at = clock.monotonic() + left
         self._in_flight: asyncio.Future[Any] | None = None
 
     # ---- Where the VM is ----
@@ -222,6 +222,11 @@ class Footing:
         now = self.clock.wall()
         left = (self.record.limit_at - now).total_seconds()
         return now + timedelta(seconds=max(0.0, min(seconds, left / 2)))
+
+
+def late_at(record: Record) -> datetime:
+    """From when on it begins nothing any more."""
+    return record.limit_at + timedelta(seconds=LATE_SECONDS)
 
 
 def latest(places: Mapping[str, Sight]) -> str:
