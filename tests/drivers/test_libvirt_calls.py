@@ -38,7 +38,8 @@ def calls(folder, kind, *, count, others):
 
 
 @pytest.mark.parametrize(
-    ("kind", "most"), [(ImpactKind.FREEZE, 90), (ImpactKind.REBOOT, 90), (ImpactKind.REDEPLOY, 200)]
+    ("kind", "most"),
+    [(ImpactKind.FREEZE, 90), (ImpactKind.REBOOT, 105), (ImpactKind.REDEPLOY, 210)],
 )
 def test_an_impact_is_so_many_calls_whatever_else_is_there(tmp_path, kind, most):
     """A few for each step, and not some for each domain of each node."""

@@ -210,7 +210,7 @@ def test_what_has_failed_may_be_said_of_others_than_are_away(nodes, failed):
 def test_what_is_left_of_a_vm_is_not_started_when_its_node_has_failed(nodes):
     """It was cut off in a reboot, moved when its node failed, and its next node fails too."""
     host.mark(domain(nodes), "op/vm")
-    left(nodes, ImpactKind.REBOOT, records.ASKING)
+    left(nodes, ImpactKind.REBOOT, records.ASKING, AHEAD)
     look(nodes)
     nodes["n1"].away = True
     moved = impact_of(nodes, ImpactKind.REDEPLOY, key="m/vm", failed_nodes=frozenset({"n1"}))
@@ -272,14 +272,130 @@ def test_a_pause_long_after_is_somebody_elses(nodes, days, state):
     assert states(nodes) == {"n1": state}
 
 
-def test_a_reboot_that_is_still_under_way_is_not_begun_anew(nodes):
-    """It runs, and was asked to end: nobody has a guest end that long after it was told."""
-    left(nodes, ImpactKind.REBOOT, records.ASKING)
-    host.mark(domain(nodes), "op/vm")
-    look(nodes)
+def hold(nodes, kind, phase, **more):
+    """The VM runs in the middle of this, and is not as its owner has it: marked, kept from both.
+
+    From being started with its node, and from being restarted when its guest shuts down.
+    """
+    vm, live = domain(nodes), libvirt.VIR_DOMAIN_AFFECT_LIVE
+    vm.setLifecycleAction(0, libvirt.VIR_DOMAIN_LIFECYCLE_ACTION_DESTROY, live)
+    chosen = "<poweroff chosen='restart'/>"
+    vm.setMetadata(2, chosen, records.PREFIX, records.POWEROFF, live)
+    if kind is ImpactKind.REBOOT:
+        host.mark(vm, "op/vm")
+    left(nodes, kind, phase, autostart=True, **more)
+
+
+def must_be_held(nodes):
+    """Nobody has given anything back."""
+    assert domain(nodes).autostart() == 0
+    assert "<on_poweroff>destroy<" in domain(nodes).XMLDesc(0)
+
+
+def must_be_as_chosen(nodes):
+    """All is as its owner has it, and nothing was done to it."""
     assert states(nodes) == {"n1": RUNNING}
     assert nodes.done("op/vm") == 0
-    assert phases(nodes) == {"op/vm": records.ASKING}
+    assert domain(nodes).autostart() == 1
+    assert "<on_poweroff>restart<" in domain(nodes).XMLDesc(0)
+    assert records.POWEROFF not in domain(nodes).XMLDesc(0)
+
+
+LEFT_RUNNING = (
+    *((ImpactKind.REDEPLOY, phase) for phase in (records.BEGUN, *OF_A_MOVE)),
+    *((ImpactKind.START, phase) for phase in (records.BEGUN, records.MOVING, records.RETURNING)),
+    *((ImpactKind.REBOOT, phase) for phase in (records.BEGUN, *OF_A_REBOOT)),
+    *((ImpactKind.FREEZE, phase) for phase in (records.BEGUN, records.FREEZING, records.FROZEN)),
+    (ImpactKind.MIGRATE, records.BEGUN),
+    (ImpactKind.STOP, records.BEGUN),
+    (ImpactKind.DEALLOCATE, records.BEGUN),
+    (ImpactKind.DELETE, records.BEGUN),
+)
+
+
+@pytest.mark.parametrize(("kind", "phase"), LEFT_RUNNING)
+def test_a_vm_that_runs_on_is_as_its_owner_has_it_when_nobody_asks_any_more(nodes, kind, phase):
+    """Its node was away past the limit and the guest has not heard: nothing is begun that late."""
+    hold(nodes, kind, phase)
+    look(nodes, is_over(nodes))
+    must_be_as_chosen(nodes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase"),
+    [(ImpactKind.REDEPLOY, phase) for phase in (records.BEGUN, *OF_A_MOVE)]
+    + [(ImpactKind.REBOOT, phase) for phase in (records.BEGUN, records.ASKING)],
+)
+def test_what_the_law_still_waits_for_is_not_ended_while_its_vm_runs(nodes, kind, phase):
+    """It is asked for soon, and then carried on: who only looks leaves it as it is."""
+    hold(nodes, kind, phase, ago=AHEAD)
+    look(nodes)
+    must_be_held(nodes)
+    assert phases(nodes) == {"op/vm": phase}
+
+
+@pytest.mark.parametrize("limit_seconds", [0.5, 600.0])
+def test_a_later_epoch_has_as_much_patience_anew(nodes, limit_seconds):
+    """Its law asks for what was begun before; when it has given that up as well, it is ended."""
+    hold(nodes, ImpactKind.REDEPLOY, records.LEAVING)
+    (record,) = records_in(domain(nodes).XMLDesc(0))
+    record = record._replace(limit_seconds=limit_seconds)
+    uri = records.impact_uri(record.key)
+    domain(nodes).setMetadata(2, records.written(record), records.PREFIX, uri, 3)
+
+    async def story():
+        driver = nodes.driver(**LIMITS)
+        await driver.survey(2)
+        assert phases(nodes) == {"op/vm": records.LEAVING}
+        await asyncio.sleep(0.6)
+        await driver.survey(2)
+        await soon(lambda: not driver._deeds)
+        await driver.close()
+
+    asyncio.run(story())
+    if limit_seconds < 1:
+        must_be_as_chosen(nodes)
+    else:
+        must_be_held(nodes)
+
+
+def test_a_redeploy_whose_guest_has_not_heard_gives_back_what_it_held(nodes):
+    """From its beginning: it is asked, its node goes, the law gives up, it is back and runs."""
+    domain(nodes).setAutostart(1)
+
+    def lose(node, name, call, *given):
+        if name != "shutdown":
+            return call(*given)
+        nodes[node].away = True
+        return None
+
+    async def story():
+        driver = nodes.driver(**LIMITS)
+        nodes["n1"].around = lose
+        short = order(ImpactKind.REDEPLOY, limit_seconds=0.5)
+        await asyncio.gather(driver.impact(short, 1), return_exceptions=True)
+        assert domain(nodes).autostart() == 0
+        await asyncio.sleep(0.6)
+        nodes["n1"].away = False
+        await driver.survey(1)
+        await soon(is_over(nodes))
+        await driver.close()
+
+    asyncio.run(story())
+    assert states(nodes) == {"n1": RUNNING}
+    assert domain(nodes).autostart() == 1
+    assert nodes.done("op/vm") == 1
+
+
+def test_what_runs_on_and_is_paused_by_somebody_stays_so(nodes):
+    """It is not for us to let it go; what was held is given back when it runs again."""
+    hold(nodes, ImpactKind.REBOOT, records.ASKING)
+    domain(nodes).suspend()
+    look(nodes)
+    assert states(nodes) == {"n1": PAUSED}
+    domain(nodes).resume()
+    look(nodes, is_over(nodes))
+    must_be_as_chosen(nodes)
 
 
 def test_one_that_is_paused_in_a_reset_is_let_go_though_its_time_is_over(nodes):

@@ -115,6 +115,57 @@ def test_what_cannot_be_undefined_with_all_it_has_is_not_undefined_without(fresh
     assert states(nodes) == {"n1": OFF}
 
 
+class Refusal(libvirt.libvirtError):
+    """As libvirt's own, with its code."""
+
+    def __init__(self, code, said):
+        super().__init__(said)
+        self.code = code
+
+    def get_error_code(self):
+        """Which one it is."""
+        return self.code
+
+
+TPM = libvirt.VIR_DOMAIN_UNDEFINE_TPM | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM
+OF_THE_SAVED = (
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+    | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+)
+DELETED = OF_THE_SAVED | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_TPM
+KEPT = OF_THE_SAVED | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM
+
+
+@pytest.mark.parametrize("unknown", [0, TPM])
+@pytest.mark.parametrize(
+    ("kind", "flags", "left"),
+    [(ImpactKind.REDEPLOY, KEPT, {"n2": RUNNING}), (ImpactKind.DELETE, DELETED, {})],
+)
+def test_a_libvirt_that_knows_nothing_of_tpms_is_asked_for_all_else(
+    fresh, kind, flags, left, unknown
+):
+    """Those before 8.9; a domain with firmware, snapshots or a saved state goes only with them."""
+    nodes = fresh()
+    asked = []
+
+    def undefine_flags(domain, given):
+        if given & unknown:
+            raise Refusal(libvirt.VIR_ERR_INVALID_ARG, "unsupported flags (0x40)")
+        asked.append(given)
+        domain.undefine()
+
+    def undefine(_):
+        raise Refusal(libvirt.VIR_ERR_OPERATION_INVALID, "cannot undefine domain with nvram")
+
+    for node in nodes.nodes.values():
+        node.instead |= {"undefineFlags": undefine_flags, "undefine": undefine}
+    report = impact_of(nodes, kind)
+    assert report.outcome is Outcome.DONE, report
+    assert asked == [flags & ~unknown]
+    assert states(nodes) == left
+
+
 def test_autostart_goes_along_and_comes_back(fresh):
     """While a VM moves, no node starts it by itself."""
     nodes = fresh()

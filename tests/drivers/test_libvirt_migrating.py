@@ -23,6 +23,8 @@ class Migrations:
     def __init__(self, nodes):
         self.nodes = nodes
         self.began, self.go_on, self.aborts = threading.Event(), threading.Event(), 0
+        # What an operator does with the VM: while he does, libvirt begins no migration.
+        self.others_job = None
         # So many attempts to call it off are refused, and whether it arrives even so.
         self.refusals, self.arrives = 0, True
         self.leaves_remains = False
@@ -30,7 +32,7 @@ class Migrations:
         self.autostart = []
         for node in nodes.nodes.values():
             node.instead |= {
-                "migrateToURI3": self.migrate, "abortJob": self.abort, "jobInfo": self.job,
+                "migrateToURI3": self.migrate, "abortJob": self.abort, "jobStats": self.job,
             }  # fmt: skip
             node.around = self.locked
 
@@ -42,6 +44,8 @@ class Migrations:
 
     def migrate(self, domain, *_):
         """Blocks until it is over."""
+        if self.others_job is not None and not self.go_on.wait(0.5):
+            raise libvirt.libvirtError("cannot acquire state change lock (held by another job)")
         self.began.set()
         self.go_on.wait(20)
         try:
@@ -62,7 +66,8 @@ class Migrations:
             domain.undefine()
 
     def abort(self, _):
-        """As `virsh domjobabort`."""
+        """As `virsh domjobabort`, whoever has begun it."""
+        self.others_job = None
         self.aborts += 1
         if self.aborts <= self.refusals:
             raise libvirt.libvirtError("cannot abort now")
@@ -71,8 +76,19 @@ class Migrations:
 
     def job(self, _):
         """What is under way with a domain."""
-        under_way = libvirt.VIR_DOMAIN_JOB_UNBOUNDED
-        return [under_way if self.began.is_set() else libvirt.VIR_DOMAIN_JOB_NONE]
+        if self.others_job is None and not self.began.is_set():
+            return {"type": libvirt.VIR_DOMAIN_JOB_NONE}
+        out = libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT
+        operation = out if self.others_job is None else self.others_job
+        return {"type": libvirt.VIR_DOMAIN_JOB_UNBOUNDED, "operation": operation}
+
+
+# All that libvirt may have under way with a domain, but for a migration that leaves its node.
+OTHERS_JOBS = {
+    name.removeprefix("VIR_DOMAIN_JOB_OPERATION_"): number
+    for name, number in vars(libvirt).items()
+    if name.startswith("VIR_DOMAIN_JOB_OPERATION_") and not name.endswith("MIGRATION_OUT")
+}
 
 
 @pytest.fixture
@@ -194,6 +210,34 @@ def test_a_migration_that_is_refused_has_failed(nodes, migrations):
     report = impact(nodes)
     assert (report.outcome, "job: canceled" in report.reason) == (Outcome.FAILED, True)
     assert states(nodes) == {"n1": RUNNING}
+
+
+@pytest.mark.parametrize("limit_seconds", [0.2, 20])
+@pytest.mark.parametrize("job", OTHERS_JOBS)
+def test_a_backup_and_the_like_is_neither_taken_for_the_migration_nor_ended(
+    nodes, migrations, job, limit_seconds
+):
+    """It is the operator's: libvirt refuses the migration at its time, and says why itself."""
+    migrations.others_job = OTHERS_JOBS[job]
+    report = impact(nodes, MIGRATE._replace(limit_seconds=limit_seconds))
+    assert report.outcome is Outcome.FAILED
+    assert "held by another job" in report.reason or limit_seconds < 1
+    assert (migrations.others_job, migrations.aborts) == (OTHERS_JOBS[job], 0)
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_a_migration_begins_when_a_backup_has_ended(nodes, migrations):
+    """Libvirt waits for that a while; so nobody has to ask again."""
+    migrations.others_job = libvirt.VIR_DOMAIN_JOB_OPERATION_BACKUP
+
+    def end():
+        migrations.others_job = None
+        migrations.go_on.set()
+
+    threading.Timer(0.2, end).start()
+    assert impact(nodes).outcome is Outcome.DONE
+    assert states(nodes) == {"n2": RUNNING}
+    assert migrations.aborts == 0
 
 
 def test_one_that_begins_just_before_it_is_asked_for_is_waited_for(nodes, migrations):

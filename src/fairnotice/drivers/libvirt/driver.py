@@ -7,9 +7,9 @@ outcome, and what was half done is finished, once.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from fairnotice.drivers.driver import Capabilities, Found, Order, Report, Survey
 from fairnotice.drivers.libvirt import pauses, records
 from fairnotice.drivers.libvirt.deeds import carry_out
 from fairnotice.drivers.libvirt.definitions import Definitions
-from fairnotice.drivers.libvirt.footing import Failed, Footing
+from fairnotice.drivers.libvirt.footing import Failed, Footing, late_at
 from fairnotice.drivers.libvirt.forgotten import forgotten
 from fairnotice.drivers.libvirt.happenings import DEFINED, REBOOTED, Happening, Happenings
 from fairnotice.drivers.libvirt.host import Host, Sight, Unreadable
@@ -72,6 +72,8 @@ class LibvirtDriver:
         # All that is left of a domain when its node is gone.
         self._definitions = Definitions(self._hosts, clock)
         self._surveyor = Surveyor(self._hosts, settings, clock, self._definitions)
+        # Since when this epoch leads: what was begun before may be asked for again from then on.
+        self._epoch, self._led_at = 0, clock.wall()
         self._closed = False
         kinds = set(ImpactKind)
         if all(address.uri.startswith("test:") for address in settings.nodes.values()):
@@ -136,17 +138,31 @@ class LibvirtDriver:
     async def survey(self, epoch: int, failed_nodes: frozenset[str] = frozenset()) -> Survey:
         """What there is on the nodes that can be asked, and which cannot for long enough."""
         self._check_open()
+        if epoch != self._epoch:
+            self._epoch, self._led_at = epoch, self._clock.wall()
         survey, places = await self._surveyor.survey(epoch, failed_nodes)
+        for record in self._left(survey, places, failed_nodes - survey.reached):
+            log.warning("%s was left in the middle of %s, and is carried on", record.vm, record.key)
+            again = self._take_up(record, epoch, failed_nodes, led_at=self._led_at)
+            _ = self._begin(record.key, again)
+        return survey
+
+    def _left(
+        self, survey: Survey, places: Mapping[str, Mapping[str, Sight]], lost: frozenset[str]
+    ) -> Iterator[Record]:
+        """What was left half done and can be carried on, where nothing else is in hand."""
+        now = self._clock.wall()
+        since = now - timedelta(days=self._settings.kept_days)
         found = {one.vm for one in survey.found}
-        lost = failed_nodes - survey.reached
-        since = self._clock.wall() - timedelta(days=self._settings.kept_days)
+
+        def is_late(record: Record) -> bool:
+            return late_at(records.carried_on(record, self._epoch, self._led_at)) < now
+
         for vm, sights in places.items():
             # What is only left of a VM whose node has failed is not to be started.
-            record = forgotten(sights, since, whole=survey.whole and vm in found)
+            record = forgotten(sights, since, is_late, whole=survey.whole and vm in found)
             if record is not None and _can_go_on(record, lost) and not self._is_in_hand(vm):
-                log.warning("%s was left in the middle of %s, and is carried on", vm, record.key)
-                _ = self._begin(record.key, self._take_up(record, epoch, failed_nodes))
-        return survey
+                yield record
 
     def _is_in_hand(self, vm: str) -> bool:
         """Whether anything is being done with it: what was seen of it is then old."""
@@ -241,7 +257,7 @@ class LibvirtDriver:
             await self._meet(epoch, home)
         if record.ended:
             return record.report
-        return await self._carry_on(record, epoch)
+        return await self._carry_on(record, epoch, self._clock.wall())
 
     async def _write_first(self, record: Record, places: Mapping[str, Sight]) -> None:
         """Leave its key on the VM; Unavailable where that is refused, as nothing was begun."""
@@ -285,22 +301,28 @@ class LibvirtDriver:
             autostart=bool(earlier) and max(earlier, key=lambda one: one.begun_at).autostart,
             pause_seconds=seconds,
             limit_seconds=max(0.0, order.limit_seconds),
+            uuid=next((sight.uuid for sight in places.values()), ""),
         )
 
     async def _take_up(
-        self, seen: Record, epoch: int, failed_nodes: frozenset[str] = frozenset()
+        self,
+        seen: Record,
+        epoch: int,
+        failed_nodes: frozenset[str] = frozenset(),
+        led_at: datetime | None = None,
     ) -> Report:
         """Carry on what was found half done, unless it has ended since it was seen.
 
         To look at all nodes takes seconds where one hangs, and it may have been in hand until then.
+        Whoever asks has patience from now on; if nobody does, it began when this epoch did.
         """
         record = await self._record(seen.key, failed_nodes)
         if record is None or record.ended:
             return (record or seen).report
-        return await self._carry_on(record, epoch)
+        return await self._carry_on(record, epoch, led_at or self._clock.wall())
 
-    async def _carry_on(self, record: Record, epoch: int) -> Report:
-        record = records.carried_on(record, epoch, self._clock.wall())
+    async def _carry_on(self, record: Record, epoch: int, patient_since: datetime) -> Report:
+        record = records.carried_on(record, epoch, patient_since)
         on = self._footings[record.key] = self._footing(record)
         if record.kind is not ImpactKind.FREEZE:
             return await carry_out(on)
@@ -341,7 +363,7 @@ class LibvirtDriver:
         if not written:
             return None
         record = next((one for one in written if one.ended), written[-1])
-        if found or record.ended or record.kind is not ImpactKind.DELETE:
+        if _meant(record, found) or record.ended or record.kind is not ImpactKind.DELETE:
             return record
         found, lost = await look_anew(vm, self._hosts, failed, needed=(home,))
         for name, error in lost.items():
@@ -349,7 +371,7 @@ class LibvirtDriver:
                 raise error
         # It was meant to be gone; if it is, this is the end.
         gone = record._replace(phase=records.ENDED, outcome=Outcome.DONE, reason="")
-        return record if found else gone
+        return record if _meant(record, found) else gone
 
     async def _look_anew(
         self, vm: str, failed: frozenset[str], order: Order | None
@@ -383,6 +405,11 @@ def _home(order: Order | None) -> str | None:
 def _can_go_on(record: Record, lost: frozenset[str]) -> bool:
     """Not where something of it may be on a node that has failed, and that is not heard of."""
     return record.target not in lost or record.phase in (records.LEAVING, records.STAYING)
+
+
+def _meant(record: Record, found: Mapping[str, Sight]) -> bool:
+    """Whether any of these is what it was begun with."""
+    return any(record.is_about(sight.uuid) for sight in found.values())
 
 
 def _written(key: str, found: Mapping[str, Sight]) -> list[Record]:

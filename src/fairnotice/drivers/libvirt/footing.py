@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -65,8 +65,8 @@ class Footing:
         self.kept = kept
         # The key of a later impact on the same VM, where this process has begun one.
         self.superseded_by = ""
-        left = (record.limit_at - clock.wall()).total_seconds()
-        self._over_at = clock.monotonic() + left + LATE_SECONDS
+        left = (late_at(record) - clock.wall()).total_seconds()
+        self._over_at = clock.monotonic() + left
         self._in_flight: asyncio.Future[Any] | None = None
 
     # ---- Where the VM is ----
@@ -86,6 +86,7 @@ class Footing:
         if record.kind is ImpactKind.DELETE or not any(one.active for one in found.values()):
             more, others = await look_for(record.vm, self.hosts, set(self.hosts) - needed)
             found, lost = found | more, lost | others
+        found = {name: sight for name, sight in found.items() if record.is_about(sight.uuid)}
         failed = record.kind is ImpactKind.REDEPLOY and not record.source
         for name, error in lost.items():
             if name in needed or not (found or failed):
@@ -105,10 +106,18 @@ class Footing:
         name = latest(places)
         return self.hosts[name], places[name]
 
-    async def is_off(self, host: Host) -> bool:
-        """Whether it does not run there."""
+    async def look(self, host: Host) -> Sight | None:
+        """The VM's domain there; None where it has none, or none that this is about."""
         sight = await host.look(self.record.vm)
-        return sight is None or not sight.active
+        return sight if sight is not None and self.record.is_about(sight.uuid) else None
+
+    async def is_off(self, host: Host, beside: Container[str] = ()) -> bool:
+        """Whether it has ended there, and runs nowhere else but on those nodes where it did before.
+
+        Somebody may have moved it by hand, and what is left here was not what ran.
+        """
+        running = [name for name, sight in (await self.places()).items() if sight.active]
+        return not any(name == host.name or name not in beside for name in running)
 
     # ---- What is done and written ----
 
@@ -127,12 +136,14 @@ class Footing:
         """Do something to a machine, unless it is another's by now.
 
         LeadLost where another control plane leads, Superseded where a later impact was begun, and
-        Failed where the law has given this one up by its limit. Whoever stops to wait for it does
-        not stop it: see `landed`.
+        Failed where the law has given this one up by its limit, or the domain's name is another's.
+        Whoever stops to wait for it does not stop it: see `landed`.
         """
         await host.meet(self.record.epoch)
 
         def do(domain: Any) -> None:  # noqa: ANN401 - libvirt has no types
+            if domain.UUIDString() != sight.uuid:
+                raise Failed(f"{sight.domain} is another domain by now")
             self.must_be_latest(records_in(domain.XMLDesc(0)))
             call(domain)
 
@@ -211,6 +222,11 @@ class Footing:
         now = self.clock.wall()
         left = (self.record.limit_at - now).total_seconds()
         return now + timedelta(seconds=max(0.0, min(seconds, left / 2)))
+
+
+def late_at(record: Record) -> datetime:
+    """From when on it begins nothing any more."""
+    return record.limit_at + timedelta(seconds=LATE_SECONDS)
 
 
 def latest(places: Mapping[str, Sight]) -> str:

@@ -10,6 +10,7 @@ import logging
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import libvirt
 
@@ -84,7 +85,7 @@ async def _call_off(
 
     async def is_over() -> bool:
         with suppress(Trouble):
-            await source.on(sight.domain, lambda domain: domain.abortJob())
+            await source.on(sight.domain, _abort)
         if await _arrived(on):
             return True
         # In its last phase there is no job any more, and nothing has arrived yet.
@@ -126,11 +127,22 @@ async def _is_under_way(on: Footing, source: Host) -> bool:
         there = await target_of(on).look(on.record.vm)
         return there is not None and there.active
     try:
-        kind = (await source.on(sight.domain, lambda domain: domain.jobInfo()))[0]
+        return await source.on(sight.domain, _migrates)
     except Trouble:
         # It has left just now.
         return True
-    return bool(kind != libvirt.VIR_DOMAIN_JOB_NONE)
+
+
+def _migrates(domain: Any) -> bool:  # noqa: ANN401 - libvirt has no types
+    """Whether that is its job: a backup, a dump, a save or a snapshot is one too, and not ours."""
+    operation = domain.jobStats().get(libvirt.VIR_DOMAIN_JOB_OPERATION)
+    return bool(operation == libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT)
+
+
+def _abort(domain: Any) -> None:  # noqa: ANN401 - libvirt has no types
+    # In one go: libvirt ends whatever job there is.
+    if _migrates(domain):
+        domain.abortJob()
 
 
 async def _arrived(on: Footing) -> bool:

@@ -147,7 +147,8 @@ async def _settle(on: Footing) -> None:
 
 async def only_there(on: Footing, target: Host) -> None:
     """It runs there: what others have of it is how it was before."""
-    if await on.is_off(target):
+    there = await target.look(on.record.vm)
+    if there is None or not there.active:
         raise Failed(f"{on.record.vm} does not run on {target.name}: nothing of it is taken away")
     for name, sight in (await on.everywhere()).items():
         if name != target.name:
@@ -196,10 +197,11 @@ async def _go_back(on: Footing) -> None:
 
 
 async def _start_again(on: Footing) -> None:
-    """Where it ran before."""
+    """Where it ran before, unless somebody has it run anywhere meanwhile."""
     places = await on.places()
+    running = any(sight.active for sight in places.values())
     places.pop(on.record.target, None)
-    if places:
+    if places and not running:
         name = latest(places)
         await on.start(on.hosts[name], places[name])
 

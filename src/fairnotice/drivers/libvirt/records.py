@@ -72,6 +72,12 @@ class Record(NamedTuple):
     phase: str = BEGUN
     outcome: Outcome = Outcome.UNDER_WAY
     reason: str = ""
+    # Which domain it is about; empty where none was seen, or where a version before has written it.
+    uuid: str = ""
+
+    def is_about(self, uuid: str) -> bool:
+        """Whether this domain is meant; what is deleted is not the next one of its name."""
+        return self.kind is not ImpactKind.DELETE or self.uuid in ("", uuid)
 
     @property
     def ended(self) -> bool:
@@ -126,6 +132,7 @@ def read(text: str) -> Record:
             phase=fields["phase"],
             outcome=Outcome(fields["outcome"]),
             reason=fields["reason"],
+            uuid=fields.get("uuid", ""),
         )
     except KeyError as error:
         raise ValueError(f"an impact without {error}") from error

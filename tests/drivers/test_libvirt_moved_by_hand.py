@@ -1,0 +1,126 @@
+"""Somebody moves a VM by hand while its guest is asked to end: it has not ended for that.
+
+`virsh migrate` leaves the definition where it was, and none where the VM goes, unless it is asked.
+"""
+
+import asyncio
+import threading
+
+import pytest
+
+from fairnotice.words import ImpactKind, Outcome
+from tests.drivers.libvirt_nodes import LIMITS, RUNNING, libvirt, order, states, surround
+from tests.waiting import until
+
+pytestmark = pytest.mark.usefixtures("no_patience")
+OFF = libvirt.VIR_DOMAIN_SHUTOFF
+PATIENT = {"reboot_limit_seconds": 20, "shutdown_limit_seconds": 20}
+OFF_KINDS = (ImpactKind.STOP, ImpactKind.DEALLOCATE, ImpactKind.DELETE, ImpactKind.REDEPLOY)
+# Whether it is defined where it goes, and not any more where it was.
+MIGRATIONS = [
+    (persistent, undefined) for persistent in (True, False) for undefined in (True, False)
+]
+
+
+class Moving:
+    """Two nodes; whoever presses the VM's power button finds it on the other one afterwards."""
+
+    def __init__(self, nodes, migration):
+        self.nodes, (self.persistent, self.undefined) = nodes, migration
+        self.moved, self.twice = threading.Event(), False
+        surround(nodes, lambda _: None, self.changed, deaf=True)
+
+    def domain(self, node):
+        """The VM's there."""
+        return self.nodes[node].connection.lookupByName("vm")
+
+    def changed(self, call):
+        """Each change is looked at: it never runs on both."""
+        self.twice = self.twice or list(states(self.nodes).values()).count(RUNNING) > 1
+        if call[1] == "shutdown" and not self.moved.is_set():
+            self.move()
+
+    def move(self):
+        """As `virsh migrate --live`, mark and all."""
+        before, target = self.domain("n1"), self.nodes["n2"].connection
+        xml = before.XMLDesc(0)
+        before.destroy()
+        if self.undefined:
+            before.undefine()
+        if self.persistent:
+            target.defineXML(xml).create()
+        else:
+            target.createXML(xml)
+        self.moved.set()
+
+    def end(self):
+        """The guest has heard, and ends where it is by now."""
+        until(self.moved.is_set)
+        # Long enough to be looked at where it is.
+        threading.Event().wait(0.5)
+        self.domain("n2").destroy()
+
+    def impact(self, kind, **settings):
+        """What one comes to."""
+
+        async def story():
+            driver = self.nodes.driver(**settings)
+            report = await driver.impact(order(kind), 1)
+            await driver.close()
+            return report
+
+        return asyncio.run(asyncio.wait_for(story(), 40))
+
+
+@pytest.mark.parametrize("migration", MIGRATIONS)
+def test_a_guest_that_has_heard_is_started_where_it_has_ended(fresh, migration):
+    """It is not left off on the other node, nor started here while it still runs there."""
+    vm = Moving(fresh(), migration)
+    # Nothing is left of one that was defined nowhere.
+    left = migration != (False, True)
+    ending = threading.Thread(target=vm.end)
+    ending.start()
+    report = vm.impact(ImpactKind.REBOOT, **PATIENT)
+    ending.join()
+    assert not vm.twice
+    assert (report.outcome is Outcome.DONE) == left, report
+    assert list(states(vm.nodes).values()).count(RUNNING) == left
+
+
+@pytest.mark.parametrize("migration", MIGRATIONS)
+def test_a_guest_that_has_not_heard_is_reset_where_it_is(fresh, migration):
+    """There alone: what is left of it here is not started."""
+    vm = Moving(fresh(), migration)
+    report = vm.impact(ImpactKind.REBOOT, **LIMITS)
+    assert report.outcome is Outcome.DONE, report
+    assert [name for name, _ in vm.nodes["n2"].calls].count("reset") == 1
+    assert not vm.twice
+    assert states(vm.nodes) == ({} if vm.undefined else {"n1": OFF}) | {"n2": RUNNING}
+
+
+@pytest.mark.parametrize("migration", MIGRATIONS)
+@pytest.mark.parametrize("kind", OFF_KINDS)
+def test_a_vm_that_runs_on_elsewhere_is_not_said_to_be_off(fresh, kind, migration):
+    """Nor is it started a second time by whoever goes back."""
+    vm = Moving(fresh(), migration)
+    report = vm.impact(kind, **LIMITS)
+    assert (report.outcome, "could not be stopped" in report.reason) == (Outcome.FAILED, True)
+    assert not vm.twice
+    assert states(vm.nodes) == ({} if vm.undefined else {"n1": OFF}) | {"n2": RUNNING}
+
+
+def test_a_vm_that_ran_twice_before_is_stopped_twice(fresh):
+    """Neither is taken for the other one, moved."""
+    nodes = fresh()
+    xml = nodes["n1"].connection.lookupByName("vm").XMLDesc(0)
+    nodes["n2"].connection.defineXML(xml).create()
+
+    async def story():
+        driver = nodes.driver(**LIMITS)
+        await driver.survey(1)
+        report = await driver.impact(order(ImpactKind.DELETE), 1)
+        await driver.close()
+        return report
+
+    assert asyncio.run(story()).outcome is Outcome.DONE
+    assert states(nodes) == {}
