@@ -41,13 +41,11 @@ def test_every_address_has_a_line():
         (409, "OperationNotAllowed", "POST", f"{DB}/generalize"),
         (409, "OperationNotAllowed", "POST", f"{DB}/capture"),
         (409, "OperationNotAllowed", "POST", f"{BATCH}/setOrchestrationServiceState"),
-        (405, "HttpMethodNotAllowed", "PUT", f"{BATCH}/virtualMachines/0"),
-        (405, "HttpMethodNotAllowed", "PATCH", f"{BATCH}/virtualMachines/0"),
         (404, "InvalidResourceType", "GET", f"{DB}/vmSizes"),
     ],
 )
 def test_what_the_table_says_is_refused(looking, status, code, method, path):
-    """With Azure's codes; an instance is written by its scale set."""
+    """With Azure's codes."""
     looking.refused(status, code, method, path, {} if method != "GET" else None)
 
 

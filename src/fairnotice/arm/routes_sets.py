@@ -23,7 +23,7 @@ from fairnotice.arm.doing import (
 from fairnotice.arm.failures import Failure, NotThere, forbidden, malformed
 from fairnotice.arm.paging import by_number, page
 from fairnotice.arm.route import ArmRoute, Call, Done, Handler
-from fairnotice.arm.routes_vms import ACTIONS
+from fairnotice.arm.routes_vms import ACTIONS, put_one, write_one
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
 from fairnotice.engine.removing import staying
@@ -224,7 +224,8 @@ def _seen_set(call: Call) -> ScaleSet:
 def _instance(call: Call) -> Done:
     expanded = "instanceview" in call.query.get("$expand", "").lower()
     row, one = finding.scale_set(call), finding.instance(call)
-    return Done(shapes.instance(call.fleet, row, one, expanded=expanded))
+    shown = shapes.instance(call.fleet, row, one, expanded=expanded)
+    return Done(shown, etag=shown["etag"])
 
 
 def _instance_view(call: Call) -> Done:
@@ -337,6 +338,14 @@ def _instance_routes() -> Iterable[ArmRoute]:
         yield ArmRoute("POST", path, summary, act, operator, reach, instance_name, body="any")
     summary = "Delete an instance."
     yield ArmRoute("DELETE", INSTANCE, summary, _delete_instance, operator, reach, instance_name)
+    kind = properties.INSTANCE
+    change = partial(write_one, finding.instance, _instance, whole=False)
+    put = partial(put_one, finding.instance, _instance, "Instances")
+    for method, summary, write in (
+        ("PATCH", "Say something else of an instance.", change),
+        ("PUT", "Say all of an instance; one that is not there is not made.", put),
+    ):
+        yield ArmRoute(method, INSTANCE, summary, write, operator, reach, instance_name, body=kind)
 
 
 def _availability_routes() -> Iterable[ArmRoute]:
