@@ -1,5 +1,7 @@
 """What became of a performMaintenance: of the events that it approved, and of nobody else's."""
 
+from datetime import timedelta
+
 import pytest
 
 from fairnotice.stores.memory import MemoryStore
@@ -118,3 +120,14 @@ def test_an_event_that_its_vm_has_left_is_canceled_for_who_approved_it(two):
     two.let_pass(50)
     until(lambda: event.id not in two.arm.fleet.events, "its forgetting")
     assert two.told(ADMIN).json == ended
+
+
+def test_who_approved_may_follow_it_for_as_long_as_it_waits(two):
+    """For days: that this token has approved it is what says that it may look."""
+    not_before = two.clock.wall() + timedelta(hours=60)
+    body = {"impact": "reboot", "not_before": not_before.isoformat()}
+    two.native("/v1/nodes/node-1/maintain", body)
+    two.perform()
+    two.let_pass(50)
+    told = two.told()
+    assert (told.status, told.json["status"]) == (200, "InProgress")
