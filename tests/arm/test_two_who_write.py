@@ -158,6 +158,31 @@ def test_of_two_who_write_at_once_nothing_is_lost():
         assert arm.get(DB).json["tags"] == {"other": "x", "mine": "x"}
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "ids", "status"),
+    [
+        ("DELETE", DB, None, 204),
+        ("DELETE", BATCH_0, None, 204),
+        ("POST", f"{BATCH}/delete", ["0", "1"], 400),
+        ("POST", f"{BATCH}/delete", ["*"], 202),
+    ],
+)
+def test_what_somebody_else_has_deleted_first_need_not_be_deleted(method, path, ids, status):
+    """Found, and gone when the law is asked: as a moment later; of several, those that are left."""
+    store = Holding()
+    with asked(store) as arm:
+        fleet = arm.served.get("/v1/fleet").json
+        fleet["vm"] = [one for one in fleet["vm"] if one["name"] not in ("db", "batch_0")]
+        body = None if ids is None else {"instanceIds": ids}
+        with store.holding(arm) as ask:
+            emptied = ask(arm.served.call, "PUT", "/v1/fleet", fleet)
+            deleted = ask(arm.call, method, path, body)
+        assert emptied.result().status == 200, emptied.result()
+        assert deleted.result().status == status, deleted.result()
+        going = {name for one in arm.fleet.operations.values() for name in one.vms}
+        assert going == ({"batch_1", "batch_2", "batch_3"} if status == 202 else set())
+
+
 @pytest.mark.parametrize("path", [DB, WEB, BATCH, BATCH_0])
 def test_what_is_gone_when_it_was_written_is_not_found(path):
     """Taken out of the fleet between the write and the answer: 404."""

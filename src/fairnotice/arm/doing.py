@@ -66,7 +66,11 @@ async def delete(
         return not_there_anyway(call)
     name = kept_name(ScopeKind.STANDALONE, vms[0].name) if as_read else None
     expected = None if name is None else call.expects(version(call.fleet, name))
-    return await on_vms(call, "delete", vms, expected=expected)
+    try:
+        return await on_vms(call, "delete", vms, expected=expected)
+    except NotThere:
+        # Gone since it was found, by somebody who was faster: what there is now counts.
+        return await delete(call, find, as_read=as_read)
 
 
 def refuse(find: Callable[[Call], object], why: str, call: Call) -> Done:

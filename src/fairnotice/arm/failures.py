@@ -76,7 +76,8 @@ def said(failure: Failure, headers: Mapping[str, str] | None = None) -> Response
 def of_refusal(refusal: Refusal) -> Failure:
     """The law's no, in its own sentence."""
     status, code = _OF_REFUSAL[refusal.code]
-    return Failure(status, code, str(refusal), refusal.field)
+    kind = NotThere if refusal.code is Code.NOT_FOUND else Failure
+    return kind(status, code, str(refusal), refusal.field)
 
 
 def of_problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
