@@ -128,6 +128,16 @@ def no_group(group: str) -> NotThere:
     return NotThere(404, "ResourceGroupNotFound", message)
 
 
+def ambiguous(name: str, meant: Iterable[str]) -> Failure:
+    """Azure would not have both: nothing is done to one that another may have been meant by."""
+    either = " or ".join(sorted(meant))
+    message = (
+        f"'{name}' may be {either}. Name one exactly as it is, or declare another name for it in "
+        "the fleet file."
+    )
+    return Failure(409, "OperationNotAllowed", message)
+
+
 def not_there(what: str, name: str, group: str) -> NotThere:
     """There is no such resource."""
     message = f"The Resource '{what}/{name}' under resource group '{group}' was not found."

@@ -1,6 +1,6 @@
 """The addresses of scale sets, their instances, and availability sets."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
@@ -92,7 +92,6 @@ def _named(call: Call, *, all_where_none: bool = True) -> list[Vm]:
     A body that says something else meant some of them: nobody hits all by a typing mistake.
     """
     row = finding.scale_set(call)
-    by_id = finding.instances_by_id(call.fleet, row)
     body = call.body or {}
     wanted = body.get("instanceIds")
     if wanted is None and all_where_none:
@@ -102,12 +101,17 @@ def _named(call: Call, *, all_where_none: bool = True) -> list[Vm]:
     if not isinstance(wanted, list) or not all(isinstance(one, str) for one in wanted):
         raise malformed("instanceIds is a list of strings")
     if ALL in wanted:
-        return list(by_id.values())
-    unknown = [one for one in wanted if one not in by_id]
-    if unknown:
-        message = f"The provided instanceId {unknown[0]} is not an active Virtual Machine Scale Set"
+        return finding.instances(call.fleet, row)
+    by_id = finding.by_instance_id(call.fleet, row)
+    return [_with_id(by_id, one) for one in wanted]
+
+
+def _with_id(by_id: Mapping[str, list[Vm]], wanted: str) -> Vm:
+    found = finding.with_id(by_id, wanted)
+    if found is None:
+        message = f"The provided instanceId {wanted} is not an active Virtual Machine Scale Set"
         raise Failure(400, "InvalidParameter", f"{message} VM instanceId.", "instanceIds")
-    return [by_id[one] for one in wanted]
+    return found
 
 
 async def _act(what: str, call: Call) -> Done:

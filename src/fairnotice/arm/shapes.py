@@ -315,7 +315,7 @@ def instance(fleet: Fleet, row: ScaleSet, one: Vm, *, expanded: bool = False) ->
         "tags": tags(one),
         "properties": _machine(facts),
     }
-    number = finding.instance_id(row, one)
+    number = finding.instance_id(fleet, one)
     what = f"{paths.SCALE_SETS}/{row.name}/virtualMachines"
     named = {
         "id": paths.resource_id(row.resource_group, what, number),
