@@ -63,3 +63,10 @@ def test_there_is_no_list_by_location(looking):
     """Neither of VMs nor of scale sets."""
     path = f"{SUBSCRIPTION}/providers/Microsoft.Compute/locations/local/virtualMachines"
     assert looking.get(path).status == 404
+
+
+def test_every_answer_has_an_id_of_its_own(looking):
+    """X-ms-request-id, also of a refusal; and back comes the x-ms-client-request-id of a tool."""
+    asked = [looking.get(path, x_ms_client_request_id="7") for path in (DB, DB, f"{DB}/nothing")]
+    assert len({answer.headers["x-ms-request-id"] for answer in asked}) == 3
+    assert {answer.headers["x-ms-client-request-id"] for answer in asked} == {"7"}
