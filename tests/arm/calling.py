@@ -24,6 +24,7 @@ DB = f"{COMPUTE}/virtualMachines/db"
 WEB_0 = f"{COMPUTE}/virtualMachines/web-0"
 WEB = f"{COMPUTE}/availabilitySets/web"
 BATCH = f"{COMPUTE}/virtualMachineScaleSets/batch"
+BATCH_0 = f"{BATCH}/virtualMachines/0"
 SPOT = f"{COMPUTE}/virtualMachineScaleSets/spot"
 VERSION = "api-version=2024-11-01"
 

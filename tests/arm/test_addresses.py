@@ -41,13 +41,11 @@ def test_every_address_has_a_line():
         (409, "OperationNotAllowed", "POST", f"{DB}/generalize"),
         (409, "OperationNotAllowed", "POST", f"{DB}/capture"),
         (409, "OperationNotAllowed", "POST", f"{BATCH}/setOrchestrationServiceState"),
-        (405, "HttpMethodNotAllowed", "PUT", f"{BATCH}/virtualMachines/0"),
-        (405, "HttpMethodNotAllowed", "PATCH", f"{BATCH}/virtualMachines/0"),
         (404, "InvalidResourceType", "GET", f"{DB}/vmSizes"),
     ],
 )
 def test_what_the_table_says_is_refused(looking, status, code, method, path):
-    """With Azure's codes; an instance is written by its scale set."""
+    """With Azure's codes."""
     looking.refused(status, code, method, path, {} if method != "GET" else None)
 
 
@@ -65,3 +63,10 @@ def test_there_is_no_list_by_location(looking):
     """Neither of VMs nor of scale sets."""
     path = f"{SUBSCRIPTION}/providers/Microsoft.Compute/locations/local/virtualMachines"
     assert looking.get(path).status == 404
+
+
+def test_every_answer_has_an_id_of_its_own(looking):
+    """X-ms-request-id, also of a refusal; and back comes the x-ms-client-request-id of a tool."""
+    asked = [looking.get(path, x_ms_client_request_id="7") for path in (DB, DB, f"{DB}/nothing")]
+    assert len({answer.headers["x-ms-request-id"] for answer in asked}) == 3
+    assert {answer.headers["x-ms-client-request-id"] for answer in asked} == {"7"}

@@ -3,7 +3,7 @@
 import pytest
 
 from fairnotice.stores.opening import open_store
-from tests.arm.calling import BATCH, COMPUTE, DB, WEB, asked
+from tests.arm.calling import BATCH, BATCH_0, COMPUTE, DB, WEB, asked
 
 TERMINATE = "terminateNotificationProfile"
 
@@ -57,6 +57,9 @@ MISFITS = [
     (DB, at([{"a": -(2**63) - 1}], "properties", "ours")),
     (DB, at(10**400, "properties", "billingProfile", "maxPrice")),
     (WEB, at(2**31, "properties", "platformFaultDomainCount")),
+    (BATCH_0, at([], "properties", "storageProfile")),
+    (BATCH_0, at("yes", "properties", "protectionPolicy", "protectFromScaleIn")),
+    (BATCH_0, at(7, "properties", "licenseType")),
     (BATCH, at([], "properties", "upgradePolicy")),
     (BATCH, at("x", "properties", "virtualMachineProfile")),
     (BATCH, at([3], "properties", "platformFaultDomainCount")),
@@ -75,7 +78,7 @@ def test_what_would_break_the_tools_of_everybody_is_refused(looking, path, body)
     assert looking.get(path).json == before
 
 
-@pytest.mark.parametrize("path", [DB, WEB, BATCH])
+@pytest.mark.parametrize("path", [DB, WEB, BATCH, BATCH_0])
 def test_what_is_shown_is_taken_again(looking, path):
     """Each part of it is of the kind that Azure has there; what Azure has no word for is free."""
     shown = without_etag(looking.get(path))
@@ -89,7 +92,7 @@ def test_what_is_shown_is_taken_again(looking, path):
 
 
 @pytest.mark.parametrize("how", [str.upper, str.lower])
-@pytest.mark.parametrize("path", [DB, WEB, BATCH, f"{COMPUTE}/virtualMachines/web-0"])
+@pytest.mark.parametrize("path", [DB, WEB, BATCH, BATCH_0, f"{COMPUTE}/virtualMachines/web-0"])
 def test_names_are_read_without_regard_to_case(looking, path, how):
     """As Azure reads them; and given back under its own name, each once."""
     shown = without_etag(looking.get(path))
@@ -138,7 +141,7 @@ def test_two_names_that_differ_by_case_alone_are_refused(looking, body):
         assert "differ by case alone" in said
 
 
-@pytest.mark.parametrize("path", [DB, WEB, BATCH])
+@pytest.mark.parametrize("path", [DB, WEB, BATCH, BATCH_0])
 def test_what_is_said_again_in_another_case_is_the_same(arm, path):
     """Tags, and what Azure has no word for: said by several, in whatever case, it is there once."""
     for method, tags, ours in (
@@ -164,9 +167,13 @@ def test_what_is_ours_to_say_is_passed_over(looking):
         "vmId": "x",
         "instanceView": {"statuses": []},
         "networkProfile": {"networkInterfaces": [{"id": "/x"}]},
+        "networkProfileConfiguration": {"networkInterfaceConfigurations": []},
         "virtualMachines": [{"id": "/x"}],
+        "latestModelApplied": False,
+        "modelDefinitionApplied": "x",
+        "virtualMachineResourceId": "/x",
     }
-    for path in (DB, WEB, BATCH):
+    for path in (DB, WEB, BATCH, BATCH_0):
         before = looking.get(path).json
         body = {**named, "instanceId": "x", "properties": states}
         assert looking.call("PATCH", path, body).json == before
@@ -204,6 +211,7 @@ def test_passwords_and_the_like_are_never_kept(tmp_path):
         for method in ("PATCH", "PUT"):
             for path, body in (
                 (DB, {"properties": secret, "resources": [{"properties": secret}]}),
+                (BATCH_0, {"properties": secret}),
                 (BATCH, at(secret, "properties", "virtualMachineProfile")),
             ):
                 answer = arm.call(method, path, body)

@@ -141,7 +141,7 @@ def shown(tools, line):
 def test_every_command_of_az_comes_to_what_it_should(tools):
     """Also those that wait for an event: a VM sees it, approves, and the command returns."""
     commands = {name: found for name, found in tools["found"].items() if name.startswith("az ")}
-    assert len(commands) == 50
+    assert len(commands) == 53
     for name, (code, _, said, _) in commands.items():
         wanted, word = REFUSED.get(name.removeprefix("az "), (0, ""))
         assert code == wanted, (name, said)
@@ -228,7 +228,7 @@ def test_what_az_shows(tools):
 
 
 def test_what_az_changes(tools):
-    """The terminate notice, how many there are, and tags."""
+    """The terminate notice, how many there are, tags, and what is only kept of an instance."""
     updated = shown(tools, f"{NOTICE} 10")
     profile = updated["virtualMachineProfile"]["scheduledEventsProfile"]
     assert profile["terminateNotificationProfile"] == {"enable": True, "notBeforeTimeout": "PT10M"}
@@ -236,6 +236,13 @@ def test_what_az_changes(tools):
     assert shown(tools, "vm update -g sample -n web-2 --set tags.team=red")["tags"] == {
         "team": "red"
     }
+    for line in (
+        "update -g sample -n batch --instance-id 1 --set tags.team=red",
+        "show -g sample -n batch --instance-id 1",
+    ):
+        assert shown(tools, f"vmss {line}")["tags"] == {"team": "red"}
+    instance = shown(tools, "vmss show -g sample -n batch --instance-id 1")
+    assert instance["protectionPolicy"]["protectFromScaleIn"] is True
 
 
 def test_vms_saw_what_was_going_to_happen(tools):

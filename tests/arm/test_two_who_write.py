@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.arm.calling import BATCH, COMPUTE, DB, WEB, Holding, asked, notice, policy
+from tests.arm.calling import BATCH, BATCH_0, COMPUTE, DB, WEB, Holding, asked, notice, policy
 
 
 def test_who_has_read_something_else_is_told(arm):
@@ -18,6 +18,7 @@ def test_who_has_read_something_else_is_told(arm):
     arm.refused(412, "PreconditionFailed", "PUT", BATCH, {}, If_None_Match="*")
     arm.refused(412, "PreconditionFailed", "PUT", DB, {}, If_None_Match="*")
     arm.refused(412, "PreconditionFailed", "PUT", WEB, {}, If_None_Match="*")
+    arm.refused(412, "PreconditionFailed", "PUT", BATCH_0, {}, If_None_Match="*")
 
 
 def test_one_of_several_etags_will_do(arm):
@@ -34,7 +35,7 @@ def test_one_of_several_etags_will_do(arm):
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-@pytest.mark.parametrize("path", [DB, WEB, BATCH])
+@pytest.mark.parametrize("path", [DB, WEB, BATCH, BATCH_0])
 def test_a_repeat_whose_answer_was_lost_is_not_told_of_itself(arm, method, path):
     """What If-Match names was changed by the first one: 200 again, and nothing is overwritten."""
 
@@ -52,12 +53,13 @@ def test_a_repeat_whose_answer_was_lost_is_not_told_of_itself(arm, method, path)
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-@pytest.mark.parametrize("path", [DB, WEB, BATCH])
+@pytest.mark.parametrize("path", [DB, WEB, BATCH, BATCH_0])
 def test_a_repeat_does_not_undo_what_others_have_said_since(arm, method, path):
     """By the tool's own retry, without If-Match: tags, automatic approval, terminate notice."""
     mine, others = {"tags": {"by": "me"}}, {"tags": {"by": "others"}}
-    mine |= policy(userInitiatedReboot=True)
-    others |= policy(userInitiatedReboot=False)
+    if path != BATCH_0:
+        mine |= policy(userInitiatedReboot=True)
+        others |= policy(userInitiatedReboot=False)
     if path == BATCH:
         mine["properties"] |= notice("PT10M")["properties"]
         others["properties"] |= notice(None, enable=False)["properties"]
@@ -127,18 +129,18 @@ def test_who_has_not_read_the_tags_of_the_fleet_file_is_told(arm):
 
 
 def test_what_was_changed_since_it_was_read_is_not_deleted(arm):
-    """DELETE with an If-Match that no longer fits; an instance has no ETag, so none fits it."""
-    etag = arm.get(DB).headers["etag"]
-    arm.call("PATCH", DB, {"tags": {"keep": "me"}})
-    arm.refused(412, "PreconditionFailed", "DELETE", DB, If_Match=etag)
-    instance = f"{BATCH}/virtualMachines/0"
-    arm.refused(412, "PreconditionFailed", "DELETE", instance, If_Match=etag)
+    """DELETE with an If-Match that no longer fits: of a VM, and of an instance."""
+    for path in (DB, BATCH_0):
+        etag = arm.get(path).headers["etag"]
+        arm.call("PATCH", path, {"tags": {"keep": "me"}})
+        arm.refused(412, "PreconditionFailed", "DELETE", path, If_Match=etag)
     assert not arm.fleet.operations
     nobody = f"{COMPUTE}/virtualMachines/nobody"
     assert arm.call("DELETE", nobody, If_Match=etag).status == 204
     again = {"If_Match": f'"x", {arm.get(DB).headers["etag"]}', "x_ms_client_request_id": "7"}
     assert [arm.call("DELETE", DB, **again).status for _ in range(2)] == [202, 202]
-    assert arm.call("DELETE", instance, If_Match="*").status == 202
+    etag = arm.get(BATCH_0).headers["etag"]
+    assert arm.call("DELETE", BATCH_0, If_Match=etag).status == 202
 
 
 def test_of_two_who_write_at_once_nothing_is_lost():
@@ -156,7 +158,32 @@ def test_of_two_who_write_at_once_nothing_is_lost():
         assert arm.get(DB).json["tags"] == {"other": "x", "mine": "x"}
 
 
-@pytest.mark.parametrize("path", [DB, WEB, BATCH])
+@pytest.mark.parametrize(
+    ("method", "path", "ids", "status"),
+    [
+        ("DELETE", DB, None, 204),
+        ("DELETE", BATCH_0, None, 204),
+        ("POST", f"{BATCH}/delete", ["0", "1"], 400),
+        ("POST", f"{BATCH}/delete", ["*"], 202),
+    ],
+)
+def test_what_somebody_else_has_deleted_first_need_not_be_deleted(method, path, ids, status):
+    """Found, and gone when the law is asked: as a moment later; of several, those that are left."""
+    store = Holding()
+    with asked(store) as arm:
+        fleet = arm.served.get("/v1/fleet").json
+        fleet["vm"] = [one for one in fleet["vm"] if one["name"] not in ("db", "batch_0")]
+        body = None if ids is None else {"instanceIds": ids}
+        with store.holding(arm) as ask:
+            emptied = ask(arm.served.call, "PUT", "/v1/fleet", fleet)
+            deleted = ask(arm.call, method, path, body)
+        assert emptied.result().status == 200, emptied.result()
+        assert deleted.result().status == status, deleted.result()
+        going = {name for one in arm.fleet.operations.values() for name in one.vms}
+        assert going == ({"batch_1", "batch_2", "batch_3"} if status == 202 else set())
+
+
+@pytest.mark.parametrize("path", [DB, WEB, BATCH, BATCH_0])
 def test_what_is_gone_when_it_was_written_is_not_found(path):
     """Taken out of the fleet between the write and the answer: 404."""
     store = Holding()

@@ -5,7 +5,7 @@ import pytest
 from fairnotice.arm.merging import merged
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.words import EventType
-from tests.arm.calling import BATCH, DB, SPOT, WEB, WEB_0, asked, notice, policy
+from tests.arm.calling import BATCH, BATCH_0, DB, SPOT, WEB, WEB_0, asked, notice, policy
 
 
 @pytest.mark.parametrize("method", ["PATCH", "PUT"])
@@ -125,21 +125,21 @@ def test_what_stands_beside_what_is_obeyed_is_only_kept(arm, path, vm):
 
 def test_a_policy_is_of_the_set_that_a_vm_is_in(looking):
     """And one that is no policy is refused; as is terminate notice of a VM."""
-    web = WEB_0
     body = policy(userInitiatedReboot=True)
-    looking.refused(400, "InvalidParameter", "PATCH", web, body)
+    for path in (WEB_0, BATCH_0):
+        looking.refused(400, "InvalidParameter", "PATCH", path, body)
     looking.refused(400, "InvalidParameter", "PATCH", DB, policy(userInitiatedReboot="yes"))
     body = {"properties": {"scheduledEventsPolicy": 7}}
     looking.refused(400, "InvalidRequestContent", "PATCH", DB, body)
     profile = {"terminateNotificationProfile": {"enable": True}}
     body = {"properties": {"scheduledEventsProfile": profile}}
-    said = looking.refused(400, "InvalidParameter", "PATCH", DB, body)
-    assert "scale set" in said
+    for path in (DB, BATCH_0):
+        assert "scale set" in looking.refused(400, "InvalidParameter", "PATCH", path, body)
 
 
-def test_a_vm_of_a_set_is_sent_back_as_it_was_read(arm):
+@pytest.mark.parametrize("web", [WEB_0, BATCH_0])
+def test_a_vm_of_a_set_is_sent_back_as_it_was_read(arm, web):
     """Whatever was kept of its policy, and however it is taken away again."""
-    web = WEB_0
     targets = {"scheduledEventsAdditionalPublishingTargets": {"eventGridAndResourceGraph": {}}}
     said = {"properties": {"scheduledEventsPolicy": targets}}
     for body in ({"location": "local"}, {"properties": {"scheduledEventsPolicy": None}}):
@@ -182,7 +182,7 @@ def test_other_properties_are_kept_and_given_back():
         assert "vm:db" not in arm.fleet.kept
 
 
-@pytest.mark.parametrize("path", [BATCH, WEB, WEB_0])
+@pytest.mark.parametrize("path", [BATCH, BATCH_0, WEB, WEB_0])
 def test_sets_and_the_vms_in_them_keep_other_properties_too(arm, path):
     """Given back beside what is ours, until a PUT does not say them; of a scale set, null does.
 
@@ -229,6 +229,8 @@ def test_what_cannot_be_another_is_refused(looking):
         (DB, {"properties": {"priority": "Spot"}}),
         (DB, {"properties": {"hardwareProfile": {"vmSize": "Standard_D64s_v5"}}}),
         (DB, {"properties": {"virtualMachineScaleSet": {"id": "/x"}}}),
+        (BATCH_0, {"sku": {"name": "Standard_D64s_v5"}}),
+        (BATCH_0, {"location": "westeurope"}),
         (BATCH, {"sku": {"name": "Standard_D64s_v5"}}),
         (BATCH, {"properties": {"virtualMachineProfile": {"priority": "Spot"}}}),
         (WEB_0, {"properties": {"availabilitySet": {"id": "/x"}}}),
@@ -239,3 +241,22 @@ def test_what_cannot_be_another_is_refused(looking):
     ):
         looking.refused(409, "PropertyChangeNotAllowed", "PATCH", path, body)
     assert looking.call("PATCH", DB, {"location": "LOCAL"}).status == 200
+
+
+def test_an_instance_that_shall_be_protected_is_deleted_all_the_same(arm):
+    """Protection from a scale-in is given back without effect, and forgotten with its instance."""
+    last = f"{BATCH}/virtualMachines/3"
+    protection = {"protectionPolicy": {"protectFromScaleIn": True}}
+    found = arm.call("PUT", last, {**arm.get(last).json, "properties": protection})
+    assert found.json["properties"]["protectionPolicy"] == protection["protectionPolicy"]
+    listed = arm.get(f"{BATCH}/virtualMachines").json["value"]
+    assert [one for one in listed if "protectionPolicy" in one["properties"]] == [found.json]
+    assert "protectionPolicy" not in arm.get(BATCH_0).json["properties"]
+    fewer = arm.call("PATCH", BATCH, {"sku": {"capacity": 3}})
+    arm.approve("batch_0")
+    arm.until(fewer, "Succeeded")
+    assert "vm:batch_3" not in arm.fleet.kept
+    arm.refused(404, "ResourceNotFound", "PATCH", last, {"tags": {"a": "b"}})
+    # Nor is one made by saying what it shall be.
+    said = arm.refused(409, "OperationNotAllowed", "PUT", last, found.json)
+    assert "fleet file" in said

@@ -208,6 +208,32 @@ def test_a_fleet_of_ones_own(tmp_path):
         assert "/vm/solo/" in lines(said)[0]
 
 
+def test_a_fleet_that_cannot_be_applied_yet_keeps_nobody_from_what_there_is(tmp_path):
+    """A live event forbids what the file asks: with the service down it would never be over."""
+    path = tmp_path / "fleet.toml"
+    row = '[[node]]\nname = "n"\n[[node]]\nname = "m"\n[[vm]]\nname = "db"\n'
+    path.write_text(f'{row}node = "n"\n')
+    options = ("--timing", "azure", "--fleet", str(path))
+    with started(tmp_path, *options) as (process, said):
+        for line in lines(said)[:2]:
+            shell(line)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=5)
+    path.write_text(f'{row}node = "m"\n')
+    with started(tmp_path, *options) as (process, said):
+        assert len(shell(lines(said)[0])["Events"]) == 1
+        assert shell(f"curl -s {control(said)}/v1/vms/db")["node"] == "n"
+        process.send_signal(signal.SIGINT)
+        complaint = process.stderr.read()
+    assert f"{path} is not applied, the fleet is as it was: While " in complaint
+    assert f"fairnotice fleet apply {path}" in complaint
+    # Where there is no fleet yet, there is nothing to go on with.
+    path.write_text('[[vm]]\nname = "db"\nnode = "nowhere"\n')
+    with started(tmp_path, "--store", "memory:", "--fleet", str(path)) as (process, _):
+        assert process.wait(timeout=5) == 2
+        assert "nowhere" in process.stderr.read()
+
+
 def test_the_portal_is_at_its_front(tmp_path):
     """A page with a policy of its own: a second would forbid its styles."""
     with started(tmp_path, "--store", "memory:") as (_, said):

@@ -1,6 +1,7 @@
 """Rule 19: what a second request means."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -378,3 +379,44 @@ def test_rule_19_a_repeat_under_a_key_is_answered_as_the_first_was():
     first = story.tell(keyed(pause, "fourth", "free"))
     again = story.unchanged(keyed(pause, "fifth", "free"))
     assert again.answer.request == first.request == rollout
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_rule_19_what_was_approved_is_known_until_it_is_over_for_a_day(restarted):
+    """On Monday db's part of node-1 is approved, which waits until Thursday: known until Friday."""
+    story = Story()
+    not_before = story.at(hours=72)
+    (operation,) = story.maintain("node-1", not_before=not_before).operations
+    approval = ask.Approve(events=(story.only(DB).id,), by=OPERATOR)
+    story.tell(keyed(approval, "first"))
+    story.advance(hours=50)
+    if restarted:
+        story.restart()
+    story.advance(hours=20)
+    assert story.operation(operation).pending
+    assert "first" in story.fleet.requests
+    story.advance(hours=3)
+    story.done()
+    story.advance(hours=1)
+    ended_at = story.operation(operation).ended_at
+    story.advance_to(ended_at + timedelta(hours=23))
+    assert story.unchanged(keyed(approval, "again")).answer.events == approval.events
+    story.advance_to(ended_at + timedelta(hours=24))
+    assert "first" not in story.fleet.requests
+    assert operation not in story.fleet.operations
+
+
+def test_rule_19_a_repeat_is_known_as_long_as_what_it_repeats():
+    """A second delete, under a key, of what was put off for two days: known for the third."""
+    story = Story()
+    first = story.delete("batch_0")
+    not_before = story.at(hours=48)
+    story.tell(ask.Postpone(event=first.events[0], not_before=not_before, by=OPERATOR))
+    again = ask.Delete(id="again", by=USER, vms=("batch_0",), idempotency_key="k")
+    assert story.tell(again).operations == first.operations
+    story.advance(hours=49)
+    story.done("batch_0")
+    story.advance(hours=23)
+    assert story.unchanged(replace(again, id="more")).answer.operations == first.operations
+    story.advance(hours=1)
+    assert not story.fleet.requests

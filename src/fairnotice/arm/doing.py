@@ -64,10 +64,13 @@ async def delete(
         vms = find(call)
     except NotThere:
         return not_there_anyway(call)
-    # An instance has no ETag of its own: none that is named fits it.
     name = kept_name(ScopeKind.STANDALONE, vms[0].name) if as_read else None
     expected = None if name is None else call.expects(version(call.fleet, name))
-    return await on_vms(call, "delete", vms, expected=expected)
+    try:
+        return await on_vms(call, "delete", vms, expected=expected)
+    except NotThere:
+        # Gone since it was found, by somebody who was faster: what there is now counts.
+        return await delete(call, find, as_read=as_read)
 
 
 def refuse(find: Callable[[Call], object], why: str, call: Call) -> Done:

@@ -76,7 +76,8 @@ def said(failure: Failure, headers: Mapping[str, str] | None = None) -> Response
 def of_refusal(refusal: Refusal) -> Failure:
     """The law's no, in its own sentence."""
     status, code = _OF_REFUSAL[refusal.code]
-    return Failure(status, code, str(refusal), refusal.field)
+    kind = NotThere if refusal.code is Code.NOT_FOUND else Failure
+    return kind(status, code, str(refusal), refusal.field)
 
 
 def of_problem(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
@@ -125,6 +126,16 @@ def no_group(group: str) -> NotThere:
     """There is no such resource group, so that nothing can be in it."""
     message = f"Resource group '{group}' could not be found."
     return NotThere(404, "ResourceGroupNotFound", message)
+
+
+def ambiguous(name: str, meant: Iterable[str]) -> Failure:
+    """Azure would not have both: nothing is done to one that another may have been meant by."""
+    either = " or ".join(sorted(meant))
+    message = (
+        f"'{name}' may be {either}. Name one exactly as it is, or declare another name for it in "
+        "the fleet file."
+    )
+    return Failure(409, "OperationNotAllowed", message)
 
 
 def not_there(what: str, name: str, group: str) -> NotThere:

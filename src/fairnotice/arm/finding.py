@@ -1,17 +1,20 @@
 """What an address names: rows of the fleet, found without regard to case, as Azure finds them."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeVar
 
-from fairnotice.arm.failures import Failure, NotThere, no_group, not_there
+from fairnotice.arm.failures import Failure, NotThere, ambiguous, no_group, not_there
 from fairnotice.arm.paths import SUBSCRIPTION_ID
 from fairnotice.arm.route import Call
 from fairnotice.control.limits import Reach
 from fairnotice.engine import Fleet
 from fairnotice.model import ScaleSet, Scope, Vm, scope_name
+from fairnotice.wire.instance import instance_number
 from fairnotice.words import ScopeKind
 
 Row = TypeVar("Row")
+Resource = TypeVar("Resource", Vm, ScaleSet, Scope)
 # Cloud services have an API of their own on Azure, which is not here.
 _SHOWN = (ScopeKind.STANDALONE, ScopeKind.AVAILABILITY_SET)
 
@@ -97,11 +100,27 @@ def in_any_case(rows: Iterable[str], asked: str) -> str | None:
     return next((name for name in rows if name.lower() == low), None)
 
 
-def _in_group(call: Call, what: str, rows: Mapping[str, Row], name: str) -> Row:
-    row = rows.get(in_any_case(rows, name) or "")
-    if row is None or row.resource_group.lower() != call.names["group"].lower():  # type: ignore[attr-defined]
+def _in_group(
+    call: Call,
+    what: str,
+    rows: Mapping[str, Resource],
+    name: str,
+    fits: Callable[[Resource], bool] = lambda _: True,
+) -> Resource:
+    """The one of this name in the resource group of the address, where alone Azure looks for it."""
+
+    def is_meant(row: Resource) -> bool:
+        return is_in(call.names["group"], row) and fits(row)
+
+    if name in rows and is_meant(rows[name]):
+        return rows[name]
+    low = name.lower()
+    found = {one: row for one, row in rows.items() if one.lower() == low and is_meant(row)}
+    if not found:
         raise not_there(what, name, group(call))
-    return row
+    if len(found) > 1:
+        raise ambiguous(name, found)
+    return next(iter(found.values()))
 
 
 # ---- VMs ----
@@ -115,10 +134,8 @@ def is_vm(fleet: Fleet, vm: Vm) -> bool:
 def vm(call: Call) -> Vm:
     """The VM of the address."""
     name = call.names["vm"]
-    row: Vm = _in_group(call, "Microsoft.Compute/virtualMachines", call.fleet.vms, name)
-    if not is_vm(call.fleet, row):
-        raise not_there("Microsoft.Compute/virtualMachines", name, call.names["group"])
-    return row
+    what = "Microsoft.Compute/virtualMachines"
+    return _in_group(call, what, call.fleet.vms, name, partial(is_vm, call.fleet))
 
 
 # ---- Sets ----
@@ -126,10 +143,8 @@ def vm(call: Call) -> Vm:
 
 def scale_set(call: Call) -> ScaleSet:
     """The scale set of the address."""
-    rows = call.fleet.scale_sets
     what = "Microsoft.Compute/virtualMachineScaleSets"
-    row: ScaleSet = _in_group(call, what, rows, call.names["scale_set"])
-    return row
+    return _in_group(call, what, call.fleet.scale_sets, call.names["scale_set"])
 
 
 def instances(fleet: Fleet, row: ScaleSet) -> list[Vm]:
@@ -139,21 +154,32 @@ def instances(fleet: Fleet, row: ScaleSet) -> list[Vm]:
     return [fleet.vms[name] for scope in scopes for name in fleet.vms_in_scope.get(scope, ())]
 
 
-def instance_id(row: ScaleSet, vm: Vm) -> str:
+def instance_id(fleet: Fleet, vm: Vm) -> str:
     """The `47` of `batch_47`; all of a name that is otherwise."""
-    return vm.name.removeprefix(f"{row.name}_")
+    return instance_number(vm, fleet.scopes[vm.scope]) or vm.name
 
 
-def instances_by_id(fleet: Fleet, row: ScaleSet) -> dict[str, Vm]:
-    """The instances of a scale set by what its tools call them."""
-    return {instance_id(row, vm): vm for vm in instances(fleet, row)}
+def by_instance_id(fleet: Fleet, row: ScaleSet) -> dict[str, list[Vm]]:
+    """The instances of a scale set by what its tools call them: `0` is also `batch_0`."""
+    found: dict[str, list[Vm]] = {}
+    for one in instances(fleet, row):
+        found.setdefault(instance_id(fleet, one), []).append(one)
+    return found
+
+
+def with_id(by_id: Mapping[str, list[Vm]], asked: str) -> Vm | None:
+    """The one instance that tools call so; None where there is none."""
+    low = asked.lower()
+    found = by_id.get(asked) or [vm for one in by_id if one.lower() == low for vm in by_id[one]]
+    if len(found) > 1:
+        raise ambiguous(asked, (vm.name for vm in found))
+    return found[0] if found else None
 
 
 def instance(call: Call) -> Vm:
     """The instance of the address."""
     row = scale_set(call)
-    by_id = instances_by_id(call.fleet, row)
-    found = by_id.get(in_any_case(by_id, call.names["instance"]) or "")
+    found = with_id(by_instance_id(call.fleet, row), call.names["instance"])
     if found is None:
         what = f"Microsoft.Compute/virtualMachineScaleSets/{row.name}/virtualMachines"
         raise not_there(what, call.names["instance"], call.names["group"])
@@ -170,5 +196,4 @@ def availability_set(call: Call) -> Scope:
     """The availability set of the address."""
     what = "Microsoft.Compute/availabilitySets"
     rows = availability_sets(call.fleet)
-    row: Scope = _in_group(call, what, rows, call.names["availability_set"])
-    return row
+    return _in_group(call, what, rows, call.names["availability_set"])

@@ -69,7 +69,10 @@ _OURS: tuple[tuple[str, ...], ...] = (
     ("properties", "evictionPolicy"),
     ("properties", "hardwareProfile", "vmSize"),
     ("properties", "instanceView"),
+    ("properties", "latestModelApplied"),
+    ("properties", "modelDefinitionApplied"),
     ("properties", "networkProfile"),
+    ("properties", "networkProfileConfiguration"),
     ("properties", "orchestrationMode"),
     ("properties", "priority"),
     ("properties", "provisioningState"),
@@ -80,6 +83,7 @@ _OURS: tuple[tuple[str, ...], ...] = (
     ("properties", "virtualMachineProfile", "networkProfile"),
     ("properties", "virtualMachineProfile", "priority"),
     ("properties", "virtualMachineProfile", "timeCreated"),
+    ("properties", "virtualMachineResourceId"),
     ("properties", "virtualMachineScaleSet"),
     ("properties", "virtualMachines"),
     ("properties", "vmId"),
@@ -118,6 +122,7 @@ KINDS = {
     ScopeKind.PLACEMENT_GROUP: "VirtualMachineScaleSet",
     ScopeKind.AVAILABILITY_SET: "AvailabilitySet",
 }
+INSTANCE = "VirtualMachineScaleSetVM"
 # Nothing was said of it: it stays as it is.
 _LEFT = object()
 _MINUTES = re.compile(r"PT([0-9]{1,4})M")
@@ -140,6 +145,11 @@ class Wish(NamedTuple):
         """What it is."""
         return ScopeKind(self.resource.partition(":")[0])
 
+    @property
+    def azures(self) -> str:
+        """What Azure calls it: to the law an instance of a scale set is a VM."""
+        return INSTANCE if "instanceId" in self.shown else KINDS[self.kind]
+
 
 async def describe(call: Call, wish: Wish) -> None:
     """Have it so: all of it, or nothing."""
@@ -150,7 +160,7 @@ async def describe(call: Call, wish: Wish) -> None:
         return
     body = call.body or {}
     policy, notice = _policy(body, wish), _notice(body, wish)
-    must_fit(body, KINDS[wish.kind])
+    must_fit(body, wish.azures)
     _must_stay(body, wish.shown)
     read = version(call.fleet, wish.resource)
     expected = call.expects(read)

@@ -104,19 +104,17 @@ def _event(call: Call, name: str) -> Event:
 
 
 def _is_of(fleet: Fleet, event: Event, call: Call) -> bool:
+    group = call.names["group"]
     kind, name = call.names["kind"].lower(), call.names["resource"].lower()
-    scope = fleet.scopes.get(event.scope)
-    group = "" if scope is None else scope.resource_group
     if kind == "virtualmachines":
         # Whoever sees an event may approve it, though another VM of its set is hit.
-        rows = [vm for one, vm in fleet.vms.items() if one.lower() == name]
-        group = rows[0].resource_group if rows else ""
-        fits = bool(rows) and rows[0].scope == event.scope
-    else:
-        kinds = {"virtualmachinescalesets": "scale-set", "availabilitysets": "availability-set"}
-        of = None if scope is None else (str(scope.kind), scope.of.lower())
-        fits = of == (kinds.get(kind), name)
-    return fits and group.lower() == call.names["group"].lower()
+        rows = (fleet.vms[one] for one in fleet.vms_in_scope.get(event.scope, ()))
+        return any(one.name.lower() == name and finding.is_in(group, one) for one in rows)
+    kinds = {"virtualmachinescalesets": "scale-set", "availabilitysets": "availability-set"}
+    scope = fleet.scopes.get(event.scope)
+    if scope is None or (str(scope.kind), scope.of.lower()) != (kinds.get(kind), name):
+        return False
+    return finding.is_in(group, scope)
 
 
 def _event_name(call: Call) -> str:

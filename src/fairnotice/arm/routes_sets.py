@@ -1,6 +1,6 @@
 """The addresses of scale sets, their instances, and availability sets."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
@@ -23,7 +23,7 @@ from fairnotice.arm.doing import (
 from fairnotice.arm.failures import Failure, NotThere, forbidden, malformed
 from fairnotice.arm.paging import by_number, page
 from fairnotice.arm.route import ArmRoute, Call, Done, Handler
-from fairnotice.arm.routes_vms import ACTIONS
+from fairnotice.arm.routes_vms import ACTIONS, put_one, write_one
 from fairnotice.control.limits import Reach
 from fairnotice.engine.keeping import kept_name
 from fairnotice.engine.removing import staying
@@ -92,7 +92,6 @@ def _named(call: Call, *, all_where_none: bool = True) -> list[Vm]:
     A body that says something else meant some of them: nobody hits all by a typing mistake.
     """
     row = finding.scale_set(call)
-    by_id = finding.instances_by_id(call.fleet, row)
     body = call.body or {}
     wanted = body.get("instanceIds")
     if wanted is None and all_where_none:
@@ -102,12 +101,17 @@ def _named(call: Call, *, all_where_none: bool = True) -> list[Vm]:
     if not isinstance(wanted, list) or not all(isinstance(one, str) for one in wanted):
         raise malformed("instanceIds is a list of strings")
     if ALL in wanted:
-        return list(by_id.values())
-    unknown = [one for one in wanted if one not in by_id]
-    if unknown:
-        message = f"The provided instanceId {unknown[0]} is not an active Virtual Machine Scale Set"
+        return finding.instances(call.fleet, row)
+    by_id = finding.by_instance_id(call.fleet, row)
+    return [_with_id(by_id, one) for one in wanted]
+
+
+def _with_id(by_id: Mapping[str, list[Vm]], wanted: str) -> Vm:
+    found = finding.with_id(by_id, wanted)
+    if found is None:
+        message = f"The provided instanceId {wanted} is not an active Virtual Machine Scale Set"
         raise Failure(400, "InvalidParameter", f"{message} VM instanceId.", "instanceIds")
-    return [by_id[one] for one in wanted]
+    return found
 
 
 async def _act(what: str, call: Call) -> Done:
@@ -224,7 +228,8 @@ def _seen_set(call: Call) -> ScaleSet:
 def _instance(call: Call) -> Done:
     expanded = "instanceview" in call.query.get("$expand", "").lower()
     row, one = finding.scale_set(call), finding.instance(call)
-    return Done(shapes.instance(call.fleet, row, one, expanded=expanded))
+    shown = shapes.instance(call.fleet, row, one, expanded=expanded)
+    return Done(shown, etag=shown["etag"])
 
 
 def _instance_view(call: Call) -> Done:
@@ -337,6 +342,14 @@ def _instance_routes() -> Iterable[ArmRoute]:
         yield ArmRoute("POST", path, summary, act, operator, reach, instance_name, body="any")
     summary = "Delete an instance."
     yield ArmRoute("DELETE", INSTANCE, summary, _delete_instance, operator, reach, instance_name)
+    kind = properties.INSTANCE
+    change = partial(write_one, finding.instance, _instance, whole=False)
+    put = partial(put_one, finding.instance, _instance, "Instances")
+    for method, summary, write in (
+        ("PATCH", "Say something else of an instance.", change),
+        ("PUT", "Say all of an instance; one that is not there is not made.", put),
+    ):
+        yield ArmRoute(method, INSTANCE, summary, write, operator, reach, instance_name, body=kind)
 
 
 def _availability_routes() -> Iterable[ArmRoute]:

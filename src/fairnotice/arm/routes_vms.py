@@ -1,6 +1,6 @@
 """The addresses of virtual machines."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from fairnotice.arm import filtering, finding, paths, properties, shapes
@@ -69,19 +69,25 @@ async def _reapply(call: Call) -> Done:
     return Done(status=200)
 
 
-async def _write(call: Call, *, whole: bool) -> Done:
-    row = finding.to_change(call, finding.vm)
-    shown = shapes.vm(call.fleet, row)
+async def write_one(
+    find: Callable[[Call], Vm], show: Callable[[Call], Done], call: Call, *, whole: bool
+) -> Done:
+    """Say something of the VM or instance of an address, or all of it; it is answered as shown."""
+    row = finding.to_change(call, find)
     name = kept_name(ScopeKind.STANDALONE, row.name)
+    shown = show(call).body
+    assert isinstance(shown, dict)
     await properties.describe(call, properties.Wish(name, shown, whole, shapes.tags(row)))
     # It may be gone by now.
-    now = shapes.vm(call.fleet, finding.vm(call))
-    return Done(now, etag=now["etag"])
+    return show(call)
 
 
-async def _put(call: Call) -> Done:
-    finding.to_write(call, finding.vm, "VMs")
-    return await _write(call, whole=True)
+async def put_one(
+    find: Callable[[Call], Vm], show: Callable[[Call], Done], what: str, call: Call
+) -> Done:
+    """Say all of one that is there."""
+    finding.to_write(call, find, what)
+    return await write_one(find, show, call, whole=True)
 
 
 def _routes() -> Iterable[ArmRoute]:
@@ -114,11 +120,12 @@ def _routes() -> Iterable[ArmRoute]:
         yield ArmRoute("POST", path, summary, handle, operator, Reach.VM, vm_name, body="any")
     gone = partial(delete_one, finding.vm)
     yield ArmRoute("DELETE", VM, "Delete a VM.", gone, operator, Reach.VM, vm_name)
-    change = partial(_write, whole=False)
+    change = partial(write_one, finding.vm, _show, whole=False)
     summary = "Say something else of a VM."
     yield ArmRoute("PATCH", VM, summary, change, operator, Reach.VM, vm_name, body=_KIND)
     summary = "Say all of a VM; one that is not there is not made."
-    yield ArmRoute("PUT", VM, summary, _put, operator, Reach.VM, vm_name, body=_KIND)
+    put = partial(put_one, finding.vm, _show, "VMs")
+    yield ArmRoute("PUT", VM, summary, put, operator, Reach.VM, vm_name, body=_KIND)
 
 
 VM_ROUTES = tuple(_routes())

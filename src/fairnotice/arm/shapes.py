@@ -173,7 +173,6 @@ def vm(fleet: Fleet, row: Vm, *, expanded: bool = False) -> Json:
     if expanded:
         real["instanceView"] = instance_view(fleet, row)
     usual = {"tags": tags(row), "properties": _machine(facts)}
-    zones = {} if row.zone is None else {"zones": [row.zone]}
     named = {
         "id": facts.resource_id,
         "name": row.name,
@@ -181,7 +180,11 @@ def vm(fleet: Fleet, row: Vm, *, expanded: bool = False) -> Json:
         "location": paths.LOCATION,
     }
     name = kept_name(ScopeKind.STANDALONE, row.name)
-    return _said(fleet, name, usual, {**named, **zones, "properties": real})
+    return _said(fleet, name, usual, {**named, **_zones(row), "properties": real})
+
+
+def _zones(row: Vm) -> Json:
+    return {} if row.zone is None else {"zones": [row.zone]}
 
 
 def instance_view(fleet: Fleet, row: Vm) -> Json:
@@ -300,26 +303,29 @@ def scale_set_view(fleet: Fleet, row: ScaleSet) -> Json:
 def instance(fleet: Fleet, row: ScaleSet, one: Vm, *, expanded: bool = False) -> Json:
     """An instance of a scale set."""
     facts = _facts(fleet, one)
-    properties: Json = {
-        **_machine(facts),
+    real: Json = {
         "vmId": facts.vm_id,
         "provisioningState": "Succeeded",
         "latestModelApplied": True,
     }
     if expanded:
-        properties["instanceView"] = instance_view(fleet, one)
-    number = finding.instance_id(row, one)
+        real["instanceView"] = instance_view(fleet, one)
+    usual = {
+        "sku": {"name": facts.size, "tier": "Standard"},
+        "tags": tags(one),
+        "properties": _machine(facts),
+    }
+    number = finding.instance_id(fleet, one)
     what = f"{paths.SCALE_SETS}/{row.name}/virtualMachines"
-    return {
+    named = {
         "id": paths.resource_id(row.resource_group, what, number),
         "name": one.name,
         "instanceId": number,
         "type": "Microsoft.Compute/virtualMachineScaleSets/virtualMachines",
         "location": paths.LOCATION,
-        "sku": {"name": facts.size, "tier": "Standard"},
-        "tags": tags(one),
-        "properties": properties,
     }
+    name = kept_name(ScopeKind.STANDALONE, one.name)
+    return _said(fleet, name, usual, {**named, **_zones(one), "properties": real})
 
 
 def availability_set(fleet: Fleet, row: Scope) -> Json:

@@ -2,11 +2,13 @@
 
 import argparse
 import asyncio
+import logging
 import shlex
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import uvloop
@@ -27,6 +29,8 @@ from fairnotice.metadata.rate import BURST, DEFAULT, Rate, rate_of
 from fairnotice.portal.portal import portal
 from fairnotice.stores.opening import open_lease_alone, open_store, sqlite_file
 
+log = logging.getLogger(__name__)
+
 EXAMPLES = """examples:
   fairnotice up                            # the sample fleet, kept between starts
   fairnotice up --store memory:            # the same, forgotten at the end
@@ -37,6 +41,13 @@ EXAMPLES = """examples:
 METADATA = Place("127.0.0.1", 8169)
 CONTROL = Place("127.0.0.1", 8600)
 ARM = Place("127.0.0.1", 8643)
+
+
+class FleetFile(NamedTuple):
+    """What `--fleet` names."""
+
+    path: str
+    body: FleetBody
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -61,10 +72,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the service until it is told to end; the exit code."""
-    body = _fleet(arguments.fleet)
+    file = _fleet(arguments.fleet)
     log_to_standard_error(arguments.log_format or "text")
     try:
-        uvloop.run(up(_plan(arguments), body, _say))
+        uvloop.run(up(_plan(arguments), file, _say))
     except StoreInUse as error:
         raise StoreInUse(f"{error} {BESIDE}") from error
     except CannotListen as error:
@@ -74,26 +85,36 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def up(plan: Plan, body: FleetBody | None, say: Callable[[str], None]) -> None:
+async def up(plan: Plan, file: FleetFile | None, say: Callable[[str], None]) -> None:
     """Run the service until somebody presses Ctrl-C, or ends it politely."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     async with running(plan) as run:
-        await declare(run, body)
+        await declare(run, file)
         say(welcome(run))
         await ended.wait()
         say("ending")
 
 
-async def declare(run: Running, body: FleetBody | None) -> None:
-    """Apply the fleet that was asked for; the sample fleet where there is none yet."""
-    if body is None and run.service.fleet.nodes:
+async def declare(run: Running, file: FleetFile | None) -> None:
+    """Apply the fleet that was asked for; the sample fleet where there is none yet.
+
+    Where there is one, it stays when that is refused: what is in the way of another, an event, gets
+    over only while the service runs.
+    """
+    there = bool(run.service.fleet.nodes)
+    if file is None and there:
         return
-    refusal = await run.service.apply_fleet(specification(body or sample_fleet()))
-    if isinstance(refusal, Refusal):
+    wanted = sample_fleet() if file is None else file.body
+    refusal = await run.service.apply_fleet(specification(wanted))
+    if not isinstance(refusal, Refusal):
+        return
+    if file is None or not there:
         raise UsageError(f"The fleet cannot be applied. {refusal}")
+    later = shlex.join(("fairnotice", "fleet", "apply", file.path))
+    log.warning("%s is not applied, the fleet is as it was: %s Then: %s", file.path, refusal, later)
 
 
 # ---- What it is made of ----
@@ -156,11 +177,11 @@ def _where(store: str | None) -> tuple[str, Path | None]:
     return url, machines_beside(path)
 
 
-def _fleet(path: str | None) -> FleetBody | None:
+def _fleet(path: str | None) -> FleetFile | None:
     if path is None:
         return None
     try:
-        return read_toml(Path(path).read_text(encoding="utf-8"), path)
+        return FleetFile(path, read_toml(Path(path).read_text(encoding="utf-8"), path))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
 

@@ -1,5 +1,6 @@
 """Rule 3: what is over stays known for a day, then it is history (rule 26)."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 from fairnotice.engine.changes import (
@@ -11,12 +12,17 @@ from fairnotice.engine.changes import (
     RolloutNodeForgotten,
 )
 from fairnotice.engine.draft import Draft
+from fairnotice.engine.effects import Matter
 from fairnotice.engine.ending import impact_key
-from fairnotice.model import Operation
+from fairnotice.model import Operation, Request
 
 
 def forget_request(draft: Draft, request_id: str) -> None:
-    """Forget a request all of whose operations are over for long, with all that hangs on it."""
+    """Forget a request all of whose operations are over for long, with all that hangs on it.
+
+    One that approved events, or asked again for what others had asked for, waits for those too:
+    until then it is the only word of whoever asked on what he may follow.
+    """
     request = draft.requests.get(request_id)
     if request is None:
         return
@@ -26,9 +32,23 @@ def forget_request(draft: Draft, request_id: str) -> None:
     for ended_at in (request.asked_at, *ends):
         if ended_at is None or draft.now < ended_at + remembered:
             return
+    for operation in _of_others(draft, request):
+        # As long as it is live, nobody knows when it will be over for long.
+        forgotten_at = (operation.ended_at or draft.now) + remembered
+        if draft.now < forgotten_at:
+            draft.wake(forgotten_at, Matter.REQUEST, request.id)
+            return
     for operation in operations:
         _forget_operation(draft, operation)
     draft.record(RequestForgotten(draft.now, request))
+
+
+def _of_others(draft: Draft, request: Request) -> Iterator[Operation]:
+    """What a request has approved or asked for again, as far as it is known."""
+    events = (draft.events[name].operation for name in request.events if name in draft.events)
+    for name in dict.fromkeys((*request.repeats, *events)):
+        if name in draft.operations:
+            yield draft.operations[name]
 
 
 def _forget_operation(draft: Draft, operation: Operation) -> None:

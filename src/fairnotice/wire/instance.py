@@ -94,7 +94,7 @@ def facts_of(
         scale_set=scope.of if in_scale_set else "",
         # The page of Azure's Instance Metadata Service: not with uniform orchestration.
         scale_set_id=f"{providers}/{_PROVIDER}/virtualMachineScaleSets/{scope.of}"
-        if in_scale_set and not _instance_number(vm, scope)
+        if in_scale_set and not instance_number(vm, scope)
         else "",
         placement_group_id=group_id if in_scale_set else "",
         zone=vm.zone or "",
@@ -106,12 +106,12 @@ def _resource(vm: Vm, scope: Scope) -> str:
     """The end of a resource id: provider, type and name."""
     if scope.kind is ScopeKind.CLOUD_SERVICE:
         return f"{_PROVIDER}/cloudServices/{scope.of}/roleInstances/{vm.name}"
-    if number := _instance_number(vm, scope):
+    if number := instance_number(vm, scope):
         return f"{_PROVIDER}/virtualMachineScaleSets/{scope.of}/virtualMachines/{number}"
     return f"{_PROVIDER}/virtualMachines/{vm.name}"
 
 
-def _instance_number(vm: Vm, scope: Scope) -> str:
+def instance_number(vm: Vm, scope: Scope) -> str:
     """The `47` of an instance `batch_47` of a uniform scale set; empty for any other VM."""
     if scope.kind is not ScopeKind.PLACEMENT_GROUP:
         return ""
@@ -121,7 +121,7 @@ def _instance_number(vm: Vm, scope: Scope) -> str:
 
 def computer_name(vm: Vm, scope: Scope) -> str:
     """The host name, which is not the resource name in a scale set: there `batch00001b`."""
-    number = _instance_number(vm, scope)
+    number = instance_number(vm, scope)
     if not number:
         return vm.name
     digits = ""
