@@ -120,3 +120,8 @@ def test_who_would_be_told_by_a_copy_is_named(tmp_path):
     assert "Webhooks: ops, chat. Their receivers are told from the start" in restored.err
     assert "fairnotice webhook delete NAME" in restored.err
     assert not any(secret in restored.err for secret in ("whsec_", "code="))
+    copy = f"sqlite:{tmp_path}/copy.db"
+    restored = typed("restore", file, "--store", copy, "--without-webhooks")
+    assert "Webhooks: ops, chat. Left out: nobody is told" in restored.err
+    with closing(open_store(copy)) as store:
+        assert store.webhooks() == []

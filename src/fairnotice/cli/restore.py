@@ -23,10 +23,10 @@ LOST = (
 TOLD = (
     "Their receivers are told from the start of the service on, also where a webhook was deleted "
     "after the backup: first, once more, what was announced then, and then what happens here. "
-    "Delete those that are not to be. In a copy beside the service that is all of them, and no "
-    "command deletes one before the start: start it where it reaches no receiver, run fairnotice "
-    "webhook delete NAME for each, and only then let it out."
+    "Delete those that are not to be: fairnotice webhook delete NAME. For a copy beside the "
+    "service restore it anew into another database, with --without-webhooks."
 )
+NOT_TOLD = "Left out: nobody is told of events by whoever starts with this database."
 
 
 def add(subparsers: Subparsers) -> None:
@@ -35,11 +35,14 @@ def add(subparsers: Subparsers) -> None:
         "fairnotice restore fleet.backup --store sqlite:new.db",
         "fairnotice restore fleet.backup --store postgresql://fairnotice@db/fairnotice",
         "fairnotice restore fleet.backup --store-file /etc/fairnotice/store-url",
+        "fairnotice restore fleet.backup --store sqlite:drill.db --without-webhooks",
     )
     summary = "make an empty database what a backup holds"
     parser = leaf(subparsers, "restore", _restore, summary, lines)
     parser.add_argument("file", metavar="FILE", help="a backup; - for standard input")
     store_options(parser, "database", "a new, empty database", required=True)
+    what = "for a copy beside the service: leave them out, so that it tells nobody"
+    parser.add_argument("--without-webhooks", action="store_true", help=what)
 
 
 def _restore(session: Session) -> int:
@@ -54,18 +57,20 @@ def _restore(session: Session) -> int:
                 found = _filled(session, file, options.file)
         except OSError as error:
             raise UsageError(f"{options.file} cannot be read: {error.strerror}.") from error
-    return session.show(as_json(found), partial(_say, found))
+    return session.show(as_json(found), partial(_say, session, found))
 
 
 def _filled(session: Session, file: IO[bytes], name: str) -> Summary:
     # Looked at before a database is made for it.
     backup = Backup(file, name)
     with closing(open_store(session.options.database)) as store:
-        return restore(backup, store, session.clock.wall())
+        webhooks = not session.options.without_webhooks
+        return restore(backup, store, session.clock.wall(), webhooks=webhooks)
 
 
-def _say(found: Summary, _: object) -> None:
+def _say(session: Session, found: Summary, _: object) -> None:
     shown.say(f"Restored: {in_words(found)}.")
     shown.note(LOST)
     if found.webhooks:
-        shown.note(f"Webhooks: {', '.join(found.webhooks)}. {TOLD}")
+        then = NOT_TOLD if session.options.without_webhooks else TOLD
+        shown.note(f"Webhooks: {', '.join(found.webhooks)}. {then}")

@@ -20,7 +20,7 @@ from fairnotice import __version__
 from fairnotice.errors import UsageError
 from fairnotice.model import Scope
 from fairnotice.stores import rows
-from fairnotice.stores.copies import AnyRow, Copy, FleetRow, Pieces, WebhookRow
+from fairnotice.stores.copies import AnyRow, Copy, DeliveryRow, FleetRow, Pieces, WebhookRow
 from fairnotice.stores.memory import SCHEMA
 from fairnotice.stores.store import Store
 from fairnotice.stores.webhooks import webhooks_from
@@ -198,8 +198,10 @@ class Backup:
 # ---- Restoring ----
 
 
-def restore(backup: Backup, store: Store, now: datetime) -> Summary:
+def restore(backup: Backup, store: Store, now: datetime, *, webhooks: bool = True) -> Summary:
     """Fill an empty store; errors.UsageError, and nothing is written, where it cannot be.
+
+    Without `webhooks` nobody outside is told by whoever starts with it.
 
     Since the backup, epochs, revisions and incarnations were given out that it does not know of.
     None of them may come to mean something else: drivers refuse old epochs, followers go on from
@@ -213,7 +215,11 @@ def restore(backup: Backup, store: Store, now: datetime) -> Summary:
         epoch=head.epoch + leap,
         revision=head.revision + leap * REVISIONS_PER_SECOND,
         recorded_at=head.recorded_at,
-        pieces=Pieces(_leapt(row, leap) for row in backup.rows()),
+        pieces=Pieces(
+            _leapt(row, leap)
+            for row in backup.rows()
+            if webhooks or not isinstance(row, WebhookRow | DeliveryRow)
+        ),
     )
     store.fill(copy)
     return backup.summary()
