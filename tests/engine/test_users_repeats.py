@@ -406,17 +406,14 @@ def test_rule_19_what_was_approved_is_known_until_it_is_over_for_a_day(restarted
     assert operation not in story.fleet.operations
 
 
-def test_rule_19_a_repeat_is_known_as_long_as_what_it_repeats():
-    """A second delete, under a key, of what was put off for two days: known for the third."""
+def test_rule_19_only_who_let_it_go_is_known_for_longer():
+    """Nor is whoever approves what was approved, under a new key each time: they go after a day."""
     story = Story()
-    first = story.delete("batch_0")
-    not_before = story.at(hours=48)
-    story.tell(ask.Postpone(event=first.events[0], not_before=not_before, by=OPERATOR))
-    again = ask.Delete(id="again", by=USER, vms=("batch_0",), idempotency_key="k")
-    assert story.tell(again).operations == first.operations
-    story.advance(hours=49)
-    story.done("batch_0")
-    story.advance(hours=23)
-    assert story.unchanged(replace(again, id="more")).answer.operations == first.operations
-    story.advance(hours=1)
-    assert not story.fleet.requests
+    story.maintain("node-1", not_before=story.at(hours=72))
+    approval = ask.Approve(events=(story.only(DB).id,), by=OPERATOR)
+    story.tell(keyed(approval, "first"))
+    story.advance(minutes=1)
+    for number in range(3):
+        story.tell(keyed(approval, f"late-{number}", f"key-{number}"))
+    story.advance(hours=25)
+    assert [one for one in story.fleet.requests if one == "first" or "late" in one] == ["first"]

@@ -14,14 +14,15 @@ from fairnotice.engine.changes import (
 from fairnotice.engine.draft import Draft
 from fairnotice.engine.effects import Matter
 from fairnotice.engine.ending import impact_key
-from fairnotice.model import Operation, Request
+from fairnotice.model import Approval, Operation, Request
 
 
 def forget_request(draft: Draft, request_id: str) -> None:
     """Forget a request all of whose operations are over for long, with all that hangs on it.
 
-    One that approved events, or asked again for what others had asked for, waits for those too:
-    until then it is the only word of whoever asked on what he may follow.
+    One that has approved events waits for what they announce, too: until then it is the only word
+    of whoever asked on what he may follow. One that came too late to approve them does not, or
+    whoever approves again and again would be remembered as often.
     """
     request = draft.requests.get(request_id)
     if request is None:
@@ -32,7 +33,7 @@ def forget_request(draft: Draft, request_id: str) -> None:
     for ended_at in (request.asked_at, *ends):
         if ended_at is None or draft.now < ended_at + remembered:
             return
-    for operation in _of_others(draft, request):
+    for operation in _approved(draft, request):
         # As long as it is live, nobody knows when it will be over for long.
         forgotten_at = (operation.ended_at or draft.now) + remembered
         if draft.now < forgotten_at:
@@ -43,10 +44,11 @@ def forget_request(draft: Draft, request_id: str) -> None:
     draft.record(RequestForgotten(draft.now, request))
 
 
-def _of_others(draft: Draft, request: Request) -> Iterator[Operation]:
-    """What a request has approved or asked for again, as far as it is known."""
-    events = (draft.events[name].operation for name in request.events if name in draft.events)
-    for name in dict.fromkeys((*request.repeats, *events)):
+def _approved(draft: Draft, request: Request) -> Iterator[Operation]:
+    """What a request has given the go-ahead for, as far as it is known."""
+    given = Approval(request.requester.name, request.asked_at)
+    events = (draft.events[name] for name in request.events if name in draft.events)
+    for name in dict.fromkeys(one.operation for one in events if one.approval == given):
         if name in draft.operations:
             yield draft.operations[name]
 
