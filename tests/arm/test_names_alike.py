@@ -3,9 +3,11 @@
 import msgspec
 import pytest
 
-from fairnotice.control.fleet_body import SetBody, VmBody, specification
+from fairnotice.control.fleet_body import ScaleSetBody, SetBody, VmBody, specification
 from fairnotice.control.fleet_files import sample_fleet
+from fairnotice.stores.memory import MemoryStore
 from tests.arm.calling import BATCH, BATCH_0, COMPUTE, DB, SUBSCRIPTION, asked
+from tests.control.bearers import Bearers
 
 OTHER = f"{SUBSCRIPTION}/resourceGroups/other/providers/Microsoft.Compute"
 SCALE_SET = {"scale_set": "batch", "resource_group": "sample"}
@@ -45,6 +47,8 @@ def test_where_two_may_be_meant_nothing_is_done(alike, method, path, either):
     body = {"instanceIds": ["0"]} if method == "POST" else {} if method == "PATCH" else None
     said = alike.refused(409, "OperationNotAllowed", method, path, body)
     assert either in said
+    # An instance has no other id to be named by.
+    assert ("Name one exactly as it is." in said) == (either != "0 or batch_0")
     assert not alike.fleet.operations
     for name in ("db", "DB"):
         assert alike.get(f"{COMPUTE}/virtualMachines/{name}").json["name"] == name
@@ -80,3 +84,17 @@ def test_an_event_is_acknowledged_on_its_own_vm(alike):
     for group, name, status in ((OTHER, "DB", 404), (COMPUTE, "nobody", 404), (COMPUTE, "DB", 200)):
         path = f"{group}/virtualMachines/{name}/{where}/{event['EventId']}/acknowledge"
         assert alike.post(path).status == status
+
+
+def test_who_may_not_see_them_is_not_told_that_there_are_two():
+    """As of one that he may not see, and of one that is not there."""
+    sample, store = sample_fleet(), MemoryStore()
+    more = ScaleSetBody("BATCH", resource_group="sample")
+    fleet = msgspec.structs.replace(sample, scale_set=[*sample.scale_set, more])
+    with asked(store, auth=True) as arm:
+        arm.served.inside(arm.served.run.service.apply_fleet(specification(fleet)))
+        bearers = Bearers(arm, store)
+        for name in ("Batch", "batch", "nobody"):
+            path = f"{COMPUTE}/virtualMachineScaleSets/{name}/virtualMachines"
+            assert bearers.ask("limited reader", "get", path).status == 403
+        assert bearers.ask("reader", "get", path.replace("nobody", "Batch")).status == 409

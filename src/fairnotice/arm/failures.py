@@ -128,13 +128,10 @@ def no_group(group: str) -> NotThere:
     return NotThere(404, "ResourceGroupNotFound", message)
 
 
-def ambiguous(name: str, meant: Iterable[str]) -> Failure:
+def ambiguous(name: str, meant: Iterable[str], remedy: str = "") -> Failure:
     """Azure would not have both: nothing is done to one that another may have been meant by."""
     either = " or ".join(sorted(meant))
-    message = (
-        f"'{name}' may be {either}. Name one exactly as it is, or declare another name for it in "
-        "the fleet file."
-    )
+    message = f"'{name}' may be {either}. {remedy}Declare another name for one in the fleet file."
     return Failure(409, "OperationNotAllowed", message)
 
 

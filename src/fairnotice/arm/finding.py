@@ -119,7 +119,7 @@ def _in_group(
     if not found:
         raise not_there(what, name, group(call))
     if len(found) > 1:
-        raise ambiguous(name, found)
+        raise ambiguous(name, found, "Name one exactly as it is. ")
     return next(iter(found.values()))
 
 

@@ -214,7 +214,7 @@ def _seen_set(call: Call) -> ScaleSet:
     """The scale set of the address, where whoever asks may see it or something of it."""
     try:
         row = finding.scale_set(call)
-    except NotThere as failure:
+    except Failure as failure:
         raise failure if call.caller.limits is None else forbidden() from failure
     instances = finding.instances(call.fleet, row)
     seen = call.shows(Reach.SCALE_SET, row.name) or any(
