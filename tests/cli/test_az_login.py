@@ -7,6 +7,9 @@ import ssl
 import stat
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -334,6 +337,46 @@ def test_a_directory_in_which_nobody_is_logged_in(home, tmp_path):
     done = az_login(home, "--no-login", "--arm", f"localhost:{free_port()}")
     assert "Resource Manager is not at" in done.stderr
     assert stops(done)
+
+
+@pytest.mark.parametrize("words", [(), ("--no-login",)])
+def test_somebody_else_who_answers_in_json_is_no_resource_manager(home, tmp_path, words):
+    """Nobody is logged out for it."""
+    assert az_login(home).returncode == 0
+    kept = home[0] / DIRECTORY / "azureProfile.json"
+    kept.write_text("kept")
+    with answering_in_json(certificate(tmp_path)) as (url, ca):
+        done = az_login(home, "--arm", url, "--authority", ca, *words)
+    assert "is no Resource Manager of fairnotice" in done.stderr
+    assert stops(done)
+    assert kept.exists()
+
+
+@contextmanager
+def answering_in_json(tls):
+    """A server that has none of what it is asked for; its URL, and who vouches for it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.do_POST()
+
+        def do_POST(self):
+            body = b'{"status": 404}'
+            self.send_response(404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*tls)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        try:
+            yield f"https://127.0.0.1:{server.server_address[1]}", str(tls[0])
+        finally:
+            thread.join()
 
 
 def test_whoever_types_it_without_eval_is_told_that_nothing_has_changed(home):

@@ -63,7 +63,7 @@ def add(subparsers: Subparsers) -> None:
         help="CA certificate of Resource Manager, PEM (default: --ca)",
     )
     parser.add_argument("--directory", metavar="DIR", help="what becomes AZURE_CONFIG_DIR")
-    what = "log nobody in there, and whoever was out: for az login --identity inside a VM"
+    what = "log nobody in there, and log out whoever was: for az login --identity in a VM"
     parser.add_argument("--no-login", action="store_true", help=what)
 
 
@@ -81,7 +81,7 @@ def run(session: Session) -> int:
     # Before anything is written: a login that works is not given up for one that cannot.
     context = _context(trusted, alone=bool(given))
     if options.no_login:
-        _asked(url, context, "GET", "/adfs/.well-known/openid-configuration")
+        _must_be_there(url, context)
     client = "" if options.no_login else _signed_in(url, context, session.token)
     private_files.make_directory(directory)
     private_files.write(directory / MARK, b"")
@@ -100,7 +100,8 @@ def run(session: Session) -> int:
     if sys.stdout.isatty():
         # Whoever reads "is logged in" would go on with the az of his own account.
         line = shlex.join(["fairnotice", *sys.argv[1:]])
-        shown.note(f'This terminal is as it was. To have its az ask there: eval "$({line})"')
+        by = ", with FAIRNOTICE_TOKEN as it was here" if session.token else ""
+        shown.note(f'This terminal is as it was. To have its az ask there: eval "$({line})"{by}')
     return exits.DONE
 
 
@@ -187,10 +188,20 @@ def _signed_in(url: str, context: ssl.SSLContext, token: str) -> str:
             return _named(answer["access_token"]) or client
         except ValueError:
             raise CommandFailed(_somebody_else(url)) from None
-    why = f"{url} does not sign you in: {answer.get('error_description')}"
+    if "error_description" not in answer:
+        raise CommandFailed(_somebody_else(url))
+    why = f"{url} does not sign you in: {answer['error_description']}"
     if not token:
         why += " Give a token of fairnotice in FAIRNOTICE_TOKEN."
     raise CommandFailed(why)
+
+
+def _must_be_there(url: str, context: ssl.SSLContext) -> None:
+    """Before whoever is logged in is logged out: somebody else answers, too."""
+    if "token_endpoint" not in _asked(
+        url, context, "GET", "/adfs/.well-known/openid-configuration"
+    ):
+        raise CommandFailed(_somebody_else(url))
 
 
 def _asked(
