@@ -227,11 +227,12 @@ def test_a_fleet_that_cannot_be_applied_yet_keeps_nobody_from_what_there_is(tmp_
         complaint = process.stderr.read()
     assert f"{path} is not applied, the fleet is as it was: While " in complaint
     assert f"fairnotice fleet apply {path}" in complaint
-    # Where there is no fleet yet, there is nothing to go on with.
+    # One that is wrong stays so, whether there is a fleet to go on with or none.
     path.write_text('[[vm]]\nname = "db"\nnode = "nowhere"\n')
-    with started(tmp_path, "--store", "memory:", "--fleet", str(path)) as (process, _):
-        assert process.wait(timeout=5) == 2
-        assert "nowhere" in process.stderr.read()
+    for more in ((), ("--store", "memory:")):
+        with started(tmp_path, *more, *options) as (process, _):
+            assert process.wait(timeout=5) == 2
+            assert "nowhere" in process.stderr.read()
 
 
 def test_the_portal_is_at_its_front(tmp_path):

@@ -24,6 +24,7 @@ from fairnotice.control.holders import is_loopback
 from fairnotice.control.running import BESIDE, Beside, Place, Plan, Running, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver, machines_beside
 from fairnotice.engine import PROFILES, Refusal
+from fairnotice.engine.refusal import Code
 from fairnotice.errors import CannotListen, StoreInUse, UsageError
 from fairnotice.metadata.rate import BURST, DEFAULT, Rate, rate_of
 from fairnotice.portal.portal import portal
@@ -101,8 +102,8 @@ async def up(plan: Plan, file: FleetFile | None, say: Callable[[str], None]) -> 
 async def declare(run: Running, file: FleetFile | None) -> None:
     """Apply the fleet that was asked for; the sample fleet where there is none yet.
 
-    Where there is one, it stays when that is refused: what is in the way of another, an event, gets
-    over only while the service runs.
+    Where there is one, it stays while something is in the way of another: an event is over only
+    when the service runs. A file that is wrong stays so.
     """
     there = bool(run.service.fleet.nodes)
     if file is None and there:
@@ -111,7 +112,7 @@ async def declare(run: Running, file: FleetFile | None) -> None:
     refusal = await run.service.apply_fleet(specification(wanted))
     if not isinstance(refusal, Refusal):
         return
-    if file is None or not there:
+    if file is None or not there or refusal.code is not Code.CONFLICT:
         raise UsageError(f"The fleet cannot be applied. {refusal}")
     later = shlex.join(("fairnotice", "fleet", "apply", file.path))
     log.warning("%s is not applied, the fleet is as it was: %s Then: %s", file.path, refusal, later)
