@@ -60,7 +60,8 @@ def in_group(group):
 
 
 @pytest.mark.parametrize(
-    ("lines", "from_the_middle"), [(1, False), (2, False), (1_000, False), (1_000, True)]
+    ("lines", "from_the_middle"),
+    [(lines, middle) for lines in (1, 2, 3, 1_000) for middle in (False, True)],
 )
 def test_what_befell_a_vm_is_told_of_the_group_it_was_in_then(monkeypatch, lines, from_the_middle):
     """Though it is read when the VM is in another, from wherever, and a write failed meanwhile."""

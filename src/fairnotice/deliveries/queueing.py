@@ -72,7 +72,7 @@ class Journal:
         found = await self._conductor.feed.after(self.cursor, PAGE_LINES)
         if isinstance(found, Snapshot):
             return sum(1 for _ in self._state(found, now))
-        told, _ = self._told(found, now)
+        told, _ = self._told(found, await self._following(found), now)
         return len(told)
 
     async def queue(self, now: datetime, monotonic: float) -> int:
@@ -86,7 +86,7 @@ class Journal:
         if not found:
             await self._write_cursor(monotonic)
             return 0
-        told, scopes = self._told(found, now)
+        told, scopes = self._told(found, await self._following(found), now)
         if told:
             await self._write(found[-1].revision, told, monotonic)
         # Only now: what could not be written is read again.
@@ -115,8 +115,20 @@ class Journal:
         for event in (row for row in state.rows if isinstance(row, Event)):
             yield from self._delivery(event, shapes.instant_of(event), known, now)
 
+    async def _following(self, lines: Sequence[Line]) -> Sequence[Line]:
+        """The next page, where what these lines tell of is explained only there.
+
+        They end where the page is full, and so perhaps in the middle of a commit.
+        """
+        rows = [line.change.row for line in lines]
+        known = self._scopes.keys() | {row.name for row in rows if isinstance(row, Scope)}
+        if all(row.scope in known for row in rows if isinstance(row, Event)):
+            return ()
+        found = await self._conductor.feed.after(lines[-1].revision, PAGE_LINES)
+        return () if isinstance(found, Snapshot) else found
+
     def _told(
-        self, lines: Sequence[Line], now: datetime
+        self, lines: Sequence[Line], following: Sequence[Line], now: datetime
     ) -> tuple[list[Delivery], dict[str, Scope]]:
         """What is told of these lines, and the scopes to be remembered after them.
 
@@ -124,7 +136,7 @@ class Journal:
         what befell a VM before it was there.
         """
         scopes = dict(self._scopes)
-        for row in (line.change.row for line in lines):
+        for row in (line.change.row for line in (*lines, *following)):
             if isinstance(row, Scope):
                 # Where none was read before an event, the next one is nearest: its document
                 # changes with it, in the same commit.
