@@ -23,8 +23,9 @@ LOST = (
 TOLD = (
     "Their receivers are told from the start of the service on, also where a webhook was deleted "
     "after the backup: first, once more, what was announced then, and then what happens here. "
-    "Delete those that are not to be: fairnotice webhook delete NAME. For a copy beside the "
-    "service restore it anew into another database, with --without-webhooks."
+    "Delete those that are not to be: fairnotice webhook delete NAME. Where nobody may be told "
+    "until then, or ever, as by a copy beside the service, restore it into another database, with "
+    "--without-webhooks."
 )
 NOT_TOLD = "Left out: nobody is told of events by whoever starts with this database."
 

@@ -9,7 +9,7 @@ from datetime import datetime
 import msgspec
 
 from fairnotice.control.limits import must_be_there
-from fairnotice.control.tokens import Made, of_several, taken, token_named
+from fairnotice.control.tokens import Made, counts, of_several, taken, token_named
 from fairnotice.engine import AZURE, Fleet
 from fairnotice.stores.access import Audited, Token
 from fairnotice.stores.store import Store
@@ -49,10 +49,8 @@ def _looked_at(store: Store, token: Token) -> tuple[Token, list[str]]:
 
 def _of_the_same_vm(store: Store, made: Token) -> Iterator[Token]:
     for token in store.tokens().tokens:
-        counts = token.revoked_at is None and not (
-            token.expires_at is not None and token.expires_at <= made.created_at
-        )
-        if counts and (token.vm, token.vm_revision) == (made.vm, made.vm_revision):
+        is_its = (token.vm, token.vm_revision) == (made.vm, made.vm_revision)
+        if is_its and counts(token, made.created_at):
             yield token
 
 

@@ -185,11 +185,9 @@ class Tokens:
 
     def _counts(self, id_: str) -> bool:
         token = self._known.get(id_)
-        if token is None or token.revoked_at is not None:
+        if token is None or not counts(token, self._clock.wall()):
             return False
-        if self.has_outlived_its_vm(token):
-            return False
-        return token.expires_at is None or self._clock.wall() < token.expires_at
+        return not self.has_outlived_its_vm(token)
 
     def has_outlived_its_vm(self, token: Token) -> bool:
         """Whether it is the identity of a VM that is gone, though another may have its name now."""
@@ -301,6 +299,11 @@ class Tokens:
 def token_named(tokens: list[Token], name: str) -> Token | None:
     """The token of this id or name."""
     return next((one for one in tokens if name in (one.id, one.name)), None)
+
+
+def counts(token: Token, now: datetime) -> bool:
+    """Whether it is neither revoked nor over; of a VM's identity its VM has to be there, too."""
+    return token.revoked_at is None and (token.expires_at is None or now < token.expires_at)
 
 
 def of_several(made: Token, own: Iterable[Token]) -> list[str]:
