@@ -2,6 +2,8 @@
 
 import os
 import tomllib
+from contextlib import contextmanager
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -13,6 +15,7 @@ from fairnotice.cli.main import main
 from fairnotice.cli.serve_config import read
 from fairnotice.control.fleet_body import FleetBody, NodeBody, ScaleSetBody, SetBody, VmBody
 from fairnotice.control.fleet_files import to_toml
+from fairnotice.drivers.libvirt import labels
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.settings import NodeAddress
 from fairnotice.errors import UsageError
@@ -58,6 +61,7 @@ def test_a_domain_is_labeled_shown_and_let_go_of(capsys):
     ("words", "said"),
     [
         (["test", "colour=red"], "A label has no colour"),
+        (["test", "colour="], "A label has no colour"),
         (["test", "web"], "no FIELD=VALUE"),
         (["test", "=web"], "no FIELD=VALUE"),
         (["test", "zone=1", "zone=2"], "zone is given twice"),
@@ -71,6 +75,67 @@ def test_a_label_that_cannot_be_is_refused_in_a_sentence(capsys, words, said):
     """With an exit code that is not 0."""
     assert main(["libvirt", "label", *words, "--connect", "test:///default"]) != 0
     assert said in capsys.readouterr().err
+
+
+@contextmanager
+def labeled_by_hand(**fields):
+    """The domain of libvirt's test driver, whose label somebody has written with virsh."""
+    import libvirt  # noqa: PLC0415
+
+    kept = libvirt.open("test:///default")
+    domain = kept.lookupByName("test")
+    element = ET.tostring(ET.Element("vm", fields), encoding="unicode")
+    live_and_config = 3
+    domain.setMetadata(2, element, "fairnotice", labels.LABEL, live_and_config)
+    try:
+        yield domain
+    finally:
+        domain.setMetadata(2, None, "fairnotice", labels.LABEL, live_and_config)
+        kept.close()
+
+
+LABEL_TEST = ("libvirt", "label", "test", "--connect", "test:///default")
+SAID = "The label that test has cannot be read: "
+
+
+def test_what_is_wrong_with_a_label_is_shown_and_mended_field_by_field(capsys):
+    """Whoever looks sees all of it; a field that is named is dropped, or has another value."""
+    with labeled_by_hand(availabilityset="web", update_domain="one", zone="1") as domain:
+        assert main(LABEL_TEST) == 1
+        shown = capsys.readouterr()
+        assert shown.out.split()[1:] == [
+            *("name", "test", "availabilityset", "web", "update_domain", "one", "zone", "1"),
+        ]
+        assert shown.err.startswith(f"{SAID}A label has no availabilityset: it has name, ")
+        assert "update_domain cannot be 'one': give a whole number" in shown.err
+        mends = "fairnotice libvirt label test availabilityset= update_domain= --connect test:///"
+        assert mends in shown.err
+
+        # Half of it: what is left is said to be there, with a command that does both.
+        before = domain.XMLDesc(0)
+        assert main([*LABEL_TEST, "availabilityset=", "addresses=10.0.0.4"]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"{SAID}update_domain cannot be 'one'")
+        assert "label test availabilityset= addresses=10.0.0.4 update_domain= --connect" in said
+        assert domain.XMLDesc(0) == before
+
+        words = ["availabilityset=", "availability_set=web", "update_domain=0"]
+        assert main([*LABEL_TEST, *words]) == 0
+        label = labels.label_in(domain.XMLDesc(0))
+    assert label == Label(availability_set="web", update_domain=0, zone="1")
+
+
+def test_a_label_with_two_sets_is_mended_by_letting_go_of_one(capsys):
+    """And a set beside the one that is there is a mistake of what was typed."""
+    with labeled_by_hand(availability_set="web", scale_set="batch") as domain:
+        assert main(LABEL_TEST) == 1
+        assert "A VM is in one of" in (said := capsys.readouterr().err)
+        assert "label test scale_set= --connect" in said
+        assert main([*LABEL_TEST, "availability_set="]) == 0
+        assert labels.label_in(domain.XMLDesc(0)) == Label(scale_set="batch")
+        capsys.readouterr()
+        assert main([*LABEL_TEST, "availability_set=web"]) == 2
+        assert capsys.readouterr().err.startswith("A VM is in one of")
 
 
 def test_a_fleet_is_made_of_labels():
