@@ -225,6 +225,44 @@ def test_no_fleet_is_made_while_two_domains_say_that_they_are_one_vm(tmp_path, c
     assert "clone on node-1 and test on node-1 both say that they are test" in said.err
 
 
+def test_no_fleet_is_made_while_a_label_cannot_be_read(tmp_path, capsys, caplog):
+    """Its VM would not be in it, and whoever applies it would delete the VM."""
+    path = tmp_path / "serve.toml"
+    path.write_text(STORE + DRIVER + '[driver.nodes]\nnode-1 = "test:///default"\n')
+    with labeled_by_hand(availabilityset="web"):
+        code = main(["libvirt", "fleet", "--config", str(path)])
+    said = capsys.readouterr()
+    assert (code, said.out) == (1, "")
+    assert said.err.startswith("the label of test on node-1 cannot be read: A label has no avail")
+    assert said.err.endswith(": fairnotice libvirt label test --connect test:///default\n")
+    # Once is enough.
+    assert caplog.text == ""
+
+
+def test_a_fleet_file_is_written_when_all_of_it_is_known(tmp_path, capsys, monkeypatch):
+    """One that is there is replaced where that is asked for, and by a whole one alone."""
+    monkeypatch.setenv("FAIRNOTICE_URL", "http://127.0.0.1:1")
+    path, fleet = tmp_path / "serve.toml", tmp_path / "fleet.toml"
+    nodes = '[driver.nodes]\nnode-1 = "test:///default"\n'
+    words = ["libvirt", "fleet", "--config", str(path), "--output", str(fleet)]
+    path.write_text(STORE + DRIVER + nodes)
+    assert main(words) == 0
+    assert capsys.readouterr().out == f"{fleet}: nodes: 1, VMs: 0\n"
+    made = fleet.read_text()
+    assert tomllib.loads(made)["node"] == [{"name": "node-1"}]
+
+    assert main(words) == 2
+    assert f"{fleet} is there already" in capsys.readouterr().err
+    path.write_text(f'{STORE}{DRIVER}{nodes}node-2 = "test:///{tmp_path}/no.xml"\n')
+    assert main([*words, "--force"]) == 1
+    assert "node-2 cannot be reached" in capsys.readouterr().err
+    assert fleet.read_text() == made
+    path.write_text(f"{STORE}{DRIVER}{nodes.replace('node-1', 'node-3')}")
+    assert main([*words, "--force"]) == 0
+    assert tomllib.loads(fleet.read_text())["node"] == [{"name": "node-3"}]
+    assert set(tmp_path.iterdir()) == {fleet, path}
+
+
 def test_libvirt_is_configured_by_uri_or_by_table(tmp_path):
     """A node is a URI, or a table where other nodes reach it otherwise."""
     text = f"""{STORE}{DRIVER}reboot_limit_seconds = 5

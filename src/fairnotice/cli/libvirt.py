@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from fairnotice.cli import exits, shown
 from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.output_files import must_be_new
 from fairnotice.cli.parsing import TAKES_MORE, Subparsers, alone, group
 from fairnotice.cli.serve import FILE
 from fairnotice.cli.serve_config import read
 from fairnotice.cli.session import Session
 from fairnotice.clock import SystemClock
+from fairnotice.control import private_files
 from fairnotice.control.fleet_body import FleetBody, NodeBody, ScaleSetBody, SetBody, VmBody
 from fairnotice.control.fleet_files import to_toml
 from fairnotice.drivers.libvirt import labels
@@ -32,7 +34,7 @@ def add(subparsers: Subparsers) -> None:
     """Add the group."""
     lines: tuple[str, ...] = (
         "fairnotice libvirt label web-0 availability_set=web update_domain=0",
-        "fairnotice libvirt fleet > fleet.toml",
+        "fairnotice libvirt fleet --output fleet.toml",
     )
     summary = "label domains of libvirt, and make a fleet of those that are"
     commands = group(subparsers, "libvirt", summary, lines)
@@ -53,9 +55,15 @@ def add(subparsers: Subparsers) -> None:
         "--connect", metavar="URI", default=DEFAULT_URI, help=f"its libvirtd; default {DEFAULT_URI}"
     )
     label.add_argument("--remove", action="store_true", help="it is no VM of a fleet any more")
-    lines = ("fairnotice libvirt fleet > fleet.toml && fairnotice fleet apply fleet.toml",)
+    lines = (
+        "fairnotice libvirt fleet --output fleet.toml && fairnotice fleet apply fleet.toml",
+        "fairnotice libvirt fleet --output fleet.toml --force",
+    )
     fleet = alone(commands, "fleet", _fleet, "a fleet file of all domains that are labeled", lines)
     fleet.add_argument("--config", metavar="FILE", default=FILE, help=f"default {FILE}")
+    what = "make this file, once all of it is known; left out, it is printed"
+    fleet.add_argument("--output", metavar="FILE", help=what)
+    fleet.add_argument("--force", action="store_true", help="replace a file that is there")
 
 
 def _label(options: argparse.Namespace) -> int:
@@ -172,12 +180,19 @@ def _domain(uri: str, name: str) -> tuple[Any, Any, Any]:
 
 
 def _fleet(options: argparse.Namespace) -> int:
+    path = None if options.output is None else Path(options.output)
+    if path is not None:
+        must_be_new(path, force=options.force)
     config = read(Path(options.config))
     if config.driver.kind != "libvirt":
         raise UsageError(f"{options.config}: driver.kind is {config.driver.kind}, not libvirt")
     labeled = asyncio.run(_labeled(config.driver.libvirt))
-    made = fleet_of(tuple(config.driver.nodes), labeled)
-    print(to_toml(_with_what_is_declared(made)), end="")
+    fleet = _with_what_is_declared(fleet_of(tuple(config.driver.nodes), labeled))
+    if path is None:
+        print(to_toml(fleet), end="")
+    else:
+        private_files.write(path, to_toml(fleet).encode())
+        print(f"{path}: nodes: {len(fleet.node)}, VMs: {len(fleet.vm)}")
     return exits.DONE
 
 

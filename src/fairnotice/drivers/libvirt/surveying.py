@@ -80,6 +80,7 @@ class Surveyor:
                 raise look
             self._away.pop(name, None)
             seen[name] = look
+            host.say_what_is_unreadable()
             readable = readable and not host.unreadable
         reached = list(seen)
         lost = self._hosts.keys() - seen.keys()
@@ -118,20 +119,31 @@ class Surveyor:
     async def everything(self) -> dict[str, tuple[str, Sight]]:
         """Every VM, and where it is; Unavailable where a node cannot be asked.
 
-        Trouble where two domains claim to be one VM.
+        Trouble where that is not all of them: two domains claim to be one VM, or a label cannot be
+        read, whose domain may be one.
         """
+        found = await self._readable()
+        mends = [sentence for host in self._hosts.values() for sentence in host.mends()]
+        if mends:
+            raise Trouble("\n".join(mends))
+        return found
+
+    async def discover(self) -> tuple[Found, ...]:
+        """The same of all domains whose labels can be read, as a driver says it."""
+        try:
+            found = await self._readable()
+        except Trouble as error:
+            raise Unavailable(str(error)) from error
+        for host in self._hosts.values():
+            host.say_what_is_unreadable()
+        return _found(found)
+
+    async def _readable(self) -> dict[str, tuple[str, Sight]]:
         seen = {name: await host.look_at_all() for name, host in self._hosts.items()}
         places, unsure = _claims_in(seen)
         if unsure:
             raise Trouble("; ".join(unsure.values()))
         return {vm: _where(vm, found) for vm, found in places.items()}
-
-    async def discover(self) -> tuple[Found, ...]:
-        """The same, as a driver says it."""
-        try:
-            return _found(await self.everything())
-        except Trouble as error:
-            raise Unavailable(str(error)) from error
 
     def _is_long_away(self, node: str) -> bool:
         now = self._clock.monotonic()
