@@ -12,6 +12,7 @@ if "CI" not in os.environ:
 
 from fairnotice.cli.libvirt import fleet_of, kept
 from fairnotice.cli.main import main
+from fairnotice.cli.serve_check import doubts
 from fairnotice.cli.serve_config import read
 from fairnotice.control.fleet_body import FleetBody, NodeBody, ScaleSetBody, SetBody, VmBody
 from fairnotice.control.fleet_files import to_toml
@@ -307,7 +308,37 @@ def test_a_check_says_that_it_has_asked_no_hypervisor(tmp_path, capsys):
     assert main(["serve", "--config", str(path), "--check"]) == 0
     said = capsys.readouterr().out
     assert "whether the hypervisors answer (virsh -c URI list)" in said
+    assert (
+        "reach each other for a live migration (the same on each of them, with `peer_uri`" in said
+    )
     assert "commands" not in said
+
+
+TLS = "qemu+tls://{}.example/system"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ((TLS.format("a"), TLS.format("b")), []),
+        # One has nowhere to migrate to.
+        ((TLS.format("a") + "?pkipath=/etc/pki",), []),
+        ((TLS.format("a"), TLS.format("b") + "?no_verify=1&pkipath=/etc/pki"), ["has pkipath= of"]),
+        (
+            ("qemu:///system", "qemu+ssh://b.example/system?keyfile=/etc/key&known_hosts=/etc/h"),
+            ["names no machine", "has keyfile= and known_hosts= of"],
+        ),
+    ],
+)
+def test_what_other_nodes_cannot_reach_by_the_same_uri_is_said_before(tmp_path, nodes, said):
+    """Else it is found out when the VMs have prepared for their migration."""
+    path = tmp_path / "serve.toml"
+    tables = "".join(f'n{at} = "{uri}"\n' for at, uri in enumerate(nodes))
+    path.write_text(f"{STORE}{DRIVER}[driver.nodes]\n{tables}")
+    found = [doubt for doubt in doubts(read(path)) if doubt.startswith("driver.nodes.")]
+    assert len(found) == len(said)
+    for doubt, words in zip(found, said, strict=True):
+        assert f"it has no peer_uri, and its uri {words}" in doubt
 
 
 def test_a_fleet_is_asked_of_libvirt_alone(tmp_path, capsys):
