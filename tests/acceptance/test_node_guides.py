@@ -69,7 +69,7 @@ def test_the_commands_are_found():
     """In blocks, behind another program and between backticks; and a wrong one would be found."""
     for one in (
         ("libvirt.md", "serve", "--config", "/etc/fairnotice/serve.toml", "--check"),
-        ("libvirt.md", "libvirt", "fleet"),
+        ("libvirt.md", "libvirt", "fleet", "--output", "fleet.toml"),
         ("libvirt.md", "node", "maintain", "kvm-0", "--duration", "5"),
         ("libvirt.md", "node", "fail", "$1"),
         (

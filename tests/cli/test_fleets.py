@@ -103,6 +103,20 @@ def test_what_would_break_an_event_is_refused_and_the_event_named(fairnotice, tm
     assert asked.err == ended.err
 
 
+def test_an_empty_file_is_a_mistake_unless_it_says_that_there_is_nothing(fairnotice, tmp_path):
+    """A command that was to fill it has failed, and the shell has emptied it all the same."""
+    empty = write(tmp_path, "fleet.toml", "# of the hosts\n")
+    meant = write(tmp_path, "none.toml", "vm = []\n")
+    before = fairnotice("fleet", "export").out
+    for file in (empty, "-"):
+        ended = fairnotice("fleet", "apply", file, "--yes")
+        assert ended.code == 2
+        assert "declares nothing, which would remove the whole fleet" in ended.err
+    removes = fairnotice("fleet", "apply", meant, "--dry-run")
+    assert "- VM web-0" in removes.out
+    assert fairnotice("fleet", "export").out == before
+
+
 def test_a_file_with_a_mistake_is_wrong_usage(fairnotice, tmp_path):
     """What is wrong is named, and what may have been meant."""
     file = write(tmp_path, "fleet.toml", '[[vm]]\nname = "x"\nnoed = "node-0"\n')

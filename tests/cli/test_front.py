@@ -20,9 +20,9 @@ from fairnotice.cli import main
 main.parser(["--help"])
 print(sorted({"rich", "msgspec", "starlette", "uvicorn", "uvloop"} & set(sys.modules)))
 """
-WITHOUT_RICH = """
+WITHOUT = """
 import sys
-sys.modules["rich"] = None
+sys.modules["{}"] = None
 sys.argv = ["fairnotice", *sys.argv[1:]]
 from fairnotice.cli.main import command
 sys.exit(command())
@@ -59,12 +59,16 @@ def test_the_program_needs_nothing_to_say_what_it_can():
     assert python(LIGHT).stdout == "[]\n"
 
 
-def test_a_group_says_which_extra_it_needs():
-    """Where rich is not installed, the command line says how to get it."""
-    ended = python(WITHOUT_RICH, "vm", "list")
+@pytest.mark.parametrize(
+    ("missing", "words", "extra"),
+    [("rich", ("vm", "list"), "server"), ("libvirt", ("libvirt", "label", "web-0"), "libvirt")],
+)
+def test_a_command_says_which_extra_it_needs(missing, words, extra):
+    """Where what it needs is not installed, the command line says how to get it."""
+    ended = python(WITHOUT.format(missing), *words)
 
     assert ended.returncode == 1
-    assert ended.stderr.endswith("pip install 'fairnotice[server]'\n")
+    assert ended.stderr.endswith(f"pip install 'fairnotice[{extra}]'\n")
 
 
 def test_the_version_is_said():

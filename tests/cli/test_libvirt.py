@@ -2,6 +2,8 @@
 
 import os
 import tomllib
+from contextlib import contextmanager
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -10,9 +12,11 @@ if "CI" not in os.environ:
 
 from fairnotice.cli.libvirt import fleet_of, kept
 from fairnotice.cli.main import main
+from fairnotice.cli.serve_check import doubts
 from fairnotice.cli.serve_config import read
 from fairnotice.control.fleet_body import FleetBody, NodeBody, ScaleSetBody, SetBody, VmBody
 from fairnotice.control.fleet_files import to_toml
+from fairnotice.drivers.libvirt import labels
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.settings import NodeAddress
 from fairnotice.errors import UsageError
@@ -58,6 +62,7 @@ def test_a_domain_is_labeled_shown_and_let_go_of(capsys):
     ("words", "said"),
     [
         (["test", "colour=red"], "A label has no colour"),
+        (["test", "colour="], "A label has no colour"),
         (["test", "web"], "no FIELD=VALUE"),
         (["test", "=web"], "no FIELD=VALUE"),
         (["test", "zone=1", "zone=2"], "zone is given twice"),
@@ -71,6 +76,67 @@ def test_a_label_that_cannot_be_is_refused_in_a_sentence(capsys, words, said):
     """With an exit code that is not 0."""
     assert main(["libvirt", "label", *words, "--connect", "test:///default"]) != 0
     assert said in capsys.readouterr().err
+
+
+@contextmanager
+def labeled_by_hand(**fields):
+    """The domain of libvirt's test driver, whose label somebody has written with virsh."""
+    import libvirt  # noqa: PLC0415
+
+    kept = libvirt.open("test:///default")
+    domain = kept.lookupByName("test")
+    element = ET.tostring(ET.Element("vm", fields), encoding="unicode")
+    live_and_config = 3
+    domain.setMetadata(2, element, "fairnotice", labels.LABEL, live_and_config)
+    try:
+        yield domain
+    finally:
+        domain.setMetadata(2, None, "fairnotice", labels.LABEL, live_and_config)
+        kept.close()
+
+
+LABEL_TEST = ("libvirt", "label", "test", "--connect", "test:///default")
+SAID = "The label that test has cannot be read: "
+
+
+def test_what_is_wrong_with_a_label_is_shown_and_mended_field_by_field(capsys):
+    """Whoever looks sees all of it; a field that is named is dropped, or has another value."""
+    with labeled_by_hand(availabilityset="web", update_domain="one", zone="1") as domain:
+        assert main(LABEL_TEST) == 1
+        shown = capsys.readouterr()
+        assert shown.out.split()[1:] == [
+            *("name", "test", "availabilityset", "web", "update_domain", "one", "zone", "1"),
+        ]
+        assert shown.err.startswith(f"{SAID}A label has no availabilityset: it has name, ")
+        assert "update_domain cannot be 'one': give a whole number" in shown.err
+        mends = "fairnotice libvirt label test availabilityset= update_domain= --connect test:///"
+        assert mends in shown.err
+
+        # Half of it: what is left is said to be there, with a command that does both.
+        before = domain.XMLDesc(0)
+        assert main([*LABEL_TEST, "availabilityset=", "addresses=10.0.0.4"]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"{SAID}update_domain cannot be 'one'")
+        assert "label test availabilityset= addresses=10.0.0.4 update_domain= --connect" in said
+        assert domain.XMLDesc(0) == before
+
+        words = ["availabilityset=", "availability_set=web", "update_domain=0"]
+        assert main([*LABEL_TEST, *words]) == 0
+        label = labels.label_in(domain.XMLDesc(0))
+    assert label == Label(availability_set="web", update_domain=0, zone="1")
+
+
+def test_a_label_with_two_sets_is_mended_by_letting_go_of_one(capsys):
+    """And a set beside the one that is there is a mistake of what was typed."""
+    with labeled_by_hand(availability_set="web", scale_set="batch") as domain:
+        assert main(LABEL_TEST) == 1
+        assert "A VM is in one of" in (said := capsys.readouterr().err)
+        assert "label test scale_set= --connect" in said
+        assert main([*LABEL_TEST, "availability_set="]) == 0
+        assert labels.label_in(domain.XMLDesc(0)) == Label(scale_set="batch")
+        capsys.readouterr()
+        assert main([*LABEL_TEST, "availability_set=web"]) == 2
+        assert capsys.readouterr().err.startswith("A VM is in one of")
 
 
 def test_a_fleet_is_made_of_labels():
@@ -160,6 +226,44 @@ def test_no_fleet_is_made_while_two_domains_say_that_they_are_one_vm(tmp_path, c
     assert "clone on node-1 and test on node-1 both say that they are test" in said.err
 
 
+def test_no_fleet_is_made_while_a_label_cannot_be_read(tmp_path, capsys, caplog):
+    """Its VM would not be in it, and whoever applies it would delete the VM."""
+    path = tmp_path / "serve.toml"
+    path.write_text(STORE + DRIVER + '[driver.nodes]\nnode-1 = "test:///default"\n')
+    with labeled_by_hand(availabilityset="web"):
+        code = main(["libvirt", "fleet", "--config", str(path)])
+    said = capsys.readouterr()
+    assert (code, said.out) == (1, "")
+    assert said.err.startswith("the label of test on node-1 cannot be read: A label has no avail")
+    assert said.err.endswith(": fairnotice libvirt label test --connect test:///default\n")
+    # Once is enough.
+    assert caplog.text == ""
+
+
+def test_a_fleet_file_is_written_when_all_of_it_is_known(tmp_path, capsys, monkeypatch):
+    """One that is there is replaced where that is asked for, and by a whole one alone."""
+    monkeypatch.setenv("FAIRNOTICE_URL", "http://127.0.0.1:1")
+    path, fleet = tmp_path / "serve.toml", tmp_path / "fleet.toml"
+    nodes = '[driver.nodes]\nnode-1 = "test:///default"\n'
+    words = ["libvirt", "fleet", "--config", str(path), "--output", str(fleet)]
+    path.write_text(STORE + DRIVER + nodes)
+    assert main(words) == 0
+    assert capsys.readouterr().out == f"{fleet}: nodes: 1, VMs: 0\n"
+    made = fleet.read_text()
+    assert tomllib.loads(made)["node"] == [{"name": "node-1"}]
+
+    assert main(words) == 2
+    assert f"{fleet} is there already" in capsys.readouterr().err
+    path.write_text(f'{STORE}{DRIVER}{nodes}node-2 = "test:///{tmp_path}/no.xml"\n')
+    assert main([*words, "--force"]) == 1
+    assert "node-2 cannot be reached" in capsys.readouterr().err
+    assert fleet.read_text() == made
+    path.write_text(f"{STORE}{DRIVER}{nodes.replace('node-1', 'node-3')}")
+    assert main([*words, "--force"]) == 0
+    assert tomllib.loads(fleet.read_text())["node"] == [{"name": "node-3"}]
+    assert set(tmp_path.iterdir()) == {fleet, path}
+
+
 def test_libvirt_is_configured_by_uri_or_by_table(tmp_path):
     """A node is a URI, or a table where other nodes reach it otherwise."""
     text = f"""{STORE}{DRIVER}reboot_limit_seconds = 5
@@ -204,7 +308,37 @@ def test_a_check_says_that_it_has_asked_no_hypervisor(tmp_path, capsys):
     assert main(["serve", "--config", str(path), "--check"]) == 0
     said = capsys.readouterr().out
     assert "whether the hypervisors answer (virsh -c URI list)" in said
+    assert (
+        "reach each other for a live migration (the same on each of them, with `peer_uri`" in said
+    )
     assert "commands" not in said
+
+
+TLS = "qemu+tls://{}.example/system"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ((TLS.format("a"), TLS.format("b")), []),
+        # One has nowhere to migrate to.
+        ((TLS.format("a") + "?pkipath=/etc/pki",), []),
+        ((TLS.format("a"), TLS.format("b") + "?no_verify=1&pkipath=/etc/pki"), ["has pkipath= of"]),
+        (
+            ("qemu:///system", "qemu+ssh://b.example/system?keyfile=/etc/key&known_hosts=/etc/h"),
+            ["names no machine", "has keyfile= and known_hosts= of"],
+        ),
+    ],
+)
+def test_what_other_nodes_cannot_reach_by_the_same_uri_is_said_before(tmp_path, nodes, said):
+    """Else it is found out when the VMs have prepared for their migration."""
+    path = tmp_path / "serve.toml"
+    tables = "".join(f'n{at} = "{uri}"\n' for at, uri in enumerate(nodes))
+    path.write_text(f"{STORE}{DRIVER}[driver.nodes]\n{tables}")
+    found = [doubt for doubt in doubts(read(path)) if doubt.startswith("driver.nodes.")]
+    assert len(found) == len(said)
+    for doubt, words in zip(found, said, strict=True):
+        assert f"it has no peer_uri, and its uri {words}" in doubt
 
 
 def test_a_fleet_is_asked_of_libvirt_alone(tmp_path, capsys):

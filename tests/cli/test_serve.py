@@ -123,6 +123,20 @@ def test_certificates_are_renewed_by_a_reload(tmp_path):
         assert "\nfairnotice_certificate_expires_seconds 2" in page
 
 
+def test_whoever_asks_without_tls_is_told_to_ask_with_it(tmp_path):
+    """It is a control plane, and answers nobody who speaks to it in the clear."""
+    made, key = certificate(tmp_path)
+    with serves(tmp_path, PLAIN + f'[tls]\ncertificate = "{made}"\nkey = "{key}"\n') as it:
+        host, port = it.control
+        ended = typed("vm", "list", url=f"http://{host}:{port}/")
+        ended_well = typed("vm", "list", "--ca", str(made), url=f"https://{host}:{port}/")
+    assert ended.code == 4
+    said = f"What answers at http://{host}:{port} speaks TLS: ask by --url https://{host}:{port} or"
+    assert ended.err.startswith(said)
+    assert "--ca FILE" in ended.err
+    assert ended_well.code == 0
+
+
 @pytest.mark.parametrize("what", ["command", "approval"])
 def test_its_end_finishes_what_is_under_way(tmp_path, what):
     """A command or an approval is answered, feeds end, nobody new is let in; it ends with 0."""

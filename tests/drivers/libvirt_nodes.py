@@ -204,10 +204,10 @@ class TestNodes:
         settings.setdefault("reboot_limit_seconds", 0.5)
         settings.setdefault("shutdown_limit_seconds", 0.5)
         addresses = {name: NodeAddress(f"test:///{name}") for name in self.nodes}
+        settings.setdefault("nodes", addresses)
+        of = {address.uri: self.nodes[name] for name, address in settings["nodes"].items()}
         return LibvirtDriver(
-            LibvirtSettings(nodes=addresses, **settings),
-            clock or SystemClock(),
-            lambda uri: self.nodes[uri.removeprefix("test:///")].opened(),
+            LibvirtSettings(**settings), clock or SystemClock(), lambda uri: of[uri].opened()
         )
 
     def done(self, key):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+from datetime import timedelta
 
 import pytest
 
@@ -138,6 +139,31 @@ def test_a_node_that_is_away_is_said_and_found_again(nodes):
     assert second.away == {"n2"}
     assert (third.whole, third.away) == (True, frozenset())
     assert [(one.vm, one.node, one.power) for one in third.found] == [("vm", "n1", Power.RUNNING)]
+
+
+def test_a_node_that_becomes_unreachable_and_answers_again_is_a_line_each(nodes, caplog):
+    """With since when and why; at the looks in between there is nothing new."""
+    caplog.set_level(logging.INFO, "fairnotice.drivers.libvirt.surveying")
+
+    async def story():
+        clock = ManualClock()
+        driver = nodes.driver(clock, unreachable_after_seconds=15)
+        for away, seconds in ((True, 10), (False, 10), *[(True, 10)] * 6, (False, 10), (False, 0)):
+            nodes["n2"].away = away
+            await driver.survey(1)
+            clock.advance(seconds=seconds)
+        await driver.close()
+        return clock.wall()
+
+    ended = asyncio.run(story())
+    since = f"{ended - timedelta(seconds=70):%Y-%m-%d %H:%M:%S} UTC"
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "n2 is passed over: n2 cannot be reached: nobody is there."),
+        ("INFO", "n2 answers again, after 10 s"),
+        ("INFO", "n2 is passed over: n2 was lost: the node is away."),
+        ("WARNING", f"n2 is unreachable, since {since}: n2 cannot be reached: nobody is there."),
+        ("WARNING", "n2 answers again, after 60 s"),
+    ]
 
 
 def test_how_long_a_node_is_away_is_counted_anew_by_whoever_leads_again(nodes):

@@ -9,6 +9,7 @@ from fairnotice.drivers.libvirt import driver as drivers
 from fairnotice.drivers.libvirt import migrating
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.records import moved_in, records_in
+from fairnotice.drivers.libvirt.settings import NodeAddress
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import RUNNING, TestNodes, ended, libvirt, order, states
 from tests.waiting import soon, until
@@ -107,11 +108,11 @@ def migrations(nodes):
     all_of_them.go_on.set()
 
 
-def impact(nodes, wanted=MIGRATE):
+def impact(there, wanted=MIGRATE, **settings):
     """What becomes of an order, by a driver of its own."""
 
     async def story():
-        driver = nodes.driver()
+        driver = there.driver(**settings)
         report = await driver.impact(wanted, 1)
         await driver.close()
         return report
@@ -145,6 +146,24 @@ def test_a_vm_that_its_node_starts_is_started_by_the_next_one(nodes, migrations,
     assert migrations.autostart == ([0] if arrives else [])
     (where,) = states(nodes)
     assert nodes[where].connection.lookupByName("vm").autostart() == 1
+
+
+@pytest.mark.parametrize("peer_uri", ["", "qemu+tls://n2/system"])
+def test_a_migration_by_a_uri_of_the_control_plane_names_what_is_missing(
+    nodes, migrations, peer_uri
+):
+    """The other node has no such file, and says no more than that."""
+    migrations.arrives = False
+    migrations.go_on.set()
+    addresses = {
+        "n1": NodeAddress("qemu+tls://n1/system?pkipath=/etc/fairnotice/pki"),
+        "n2": NodeAddress("qemu+tls://n2/system?pkipath=/etc/fairnotice/pki", peer_uri),
+    }
+    report = impact(nodes, nodes=addresses)
+    said = "n2 may be out of reach for other nodes: it has no peer_uri, and its uri has pkipath= of"
+    assert report.outcome is Outcome.FAILED
+    assert report.reason.startswith("n1: operation aborted")
+    assert (said in report.reason) == (not peer_uri)
 
 
 @pytest.mark.parametrize("refusals", [0, 2])

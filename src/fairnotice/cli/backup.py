@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fairnotice.cli import exits, shown
+from fairnotice.cli.output_files import must_be_new
 from fairnotice.cli.parsing import Subparsers, leaf, store_options
 from fairnotice.cli.session import Session
 from fairnotice.errors import UsageError
@@ -50,8 +51,7 @@ def _write(session: Session, pieces: Iterable[bytes]) -> int:
             sys.stdout.buffer.write(piece)
         return exits.DONE
     path = Path(file)
-    if path.exists() and not session.options.force:
-        raise UsageError(f"{path} is there already: choose another name, or replace it: --force.")
+    must_be_new(path, force=session.options.force)
     try:
         found = _kept(path, pieces)
     except OSError as error:

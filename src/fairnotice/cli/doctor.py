@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import fairnotice
 from fairnotice.cli import exits, settings
 from fairnotice.cli.doctor_cloud import cloud
+from fairnotice.cli.extras import EXTRAS
 from fairnotice.cli.findings import Finding, fine, noted, wrong
 from fairnotice.cli.parsing import Subparsers, leaf
 from fairnotice.cli.remote import metadata_elsewhere
@@ -31,11 +32,6 @@ from fairnotice.control.holders import is_loopback
 from fairnotice.errors import FairnoticeError, UsageError
 
 OLDEST_PYTHON = (3, 11)
-EXTRAS = {
-    "server": ("cryptography", "httptools", "msgspec", "rich", "starlette", "uvicorn", "uvloop"),
-    "postgres": ("psycopg",),
-    "libvirt": ("libvirt",),
-}
 TIMEOUT_SECONDS = 3.0
 # Answers are dated to the second, and travel.
 SKEW_SECONDS_MAX = 2.0

@@ -14,7 +14,8 @@ from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import Subparsers, group, leaf
 from fairnotice.cli.remote import failure
 from fairnotice.cli.session import Session
-from fairnotice.control.fleet_files import Difference, FleetBody, read_toml, to_toml
+from fairnotice.control.fleet_files import Difference, FleetBody, read_tables, to_toml
+from fairnotice.control.toml_tables import parsed
 from fairnotice.errors import UsageError
 
 KINDS = {
@@ -133,14 +134,21 @@ def _refused(how: str, why: CommandFailed) -> CommandFailed:
 
 
 def _read(file: str) -> FleetBody:
+    where = "standard input" if file == "-" else file
     try:
-        if file == "-":
-            return read_toml(sys.stdin.read(), "standard input")
-        return read_toml(Path(file).read_text("utf-8"), file)
+        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{file} is no text in UTF-8.") from error
+    tables = parsed(text, where, "fleet file")
+    if not tables:
+        # As a shell leaves it behind `>` when the command that was to fill it fails.
+        raise UsageError(
+            f"{where} declares nothing, which would remove the whole fleet: was it to be made, and "
+            "that failed? If it is meant, write: vm = []"
+        )
+    return read_tables(tables, where)
 
 
 def _is_wanted() -> bool:

@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from fairnotice.cli import exits, shown
 from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.output_files import must_be_new
 from fairnotice.cli.parsing import TAKES_MORE, Subparsers, alone, group
 from fairnotice.cli.serve import FILE
 from fairnotice.cli.serve_config import read
 from fairnotice.cli.session import Session
 from fairnotice.clock import SystemClock
+from fairnotice.control import private_files
 from fairnotice.control.fleet_body import FleetBody, NodeBody, ScaleSetBody, SetBody, VmBody
 from fairnotice.control.fleet_files import to_toml
 from fairnotice.drivers.libvirt import labels
@@ -32,7 +34,7 @@ def add(subparsers: Subparsers) -> None:
     """Add the group."""
     lines: tuple[str, ...] = (
         "fairnotice libvirt label web-0 availability_set=web update_domain=0",
-        "fairnotice libvirt fleet > fleet.toml",
+        "fairnotice libvirt fleet --output fleet.toml",
     )
     summary = "label domains of libvirt, and make a fleet of those that are"
     commands = group(subparsers, "libvirt", summary, lines)
@@ -53,9 +55,15 @@ def add(subparsers: Subparsers) -> None:
         "--connect", metavar="URI", default=DEFAULT_URI, help=f"its libvirtd; default {DEFAULT_URI}"
     )
     label.add_argument("--remove", action="store_true", help="it is no VM of a fleet any more")
-    lines = ("fairnotice libvirt fleet > fleet.toml && fairnotice fleet apply fleet.toml",)
+    lines = (
+        "fairnotice libvirt fleet --output fleet.toml && fairnotice fleet apply fleet.toml",
+        "fairnotice libvirt fleet --output fleet.toml --force",
+    )
     fleet = alone(commands, "fleet", _fleet, "a fleet file of all domains that are labeled", lines)
     fleet.add_argument("--config", metavar="FILE", default=FILE, help=f"default {FILE}")
+    what = "make this file, once all of it is known; left out, it is printed"
+    fleet.add_argument("--output", metavar="FILE", help=what)
+    fleet.add_argument("--force", action="store_true", help="replace a file that is there")
 
 
 def _label(options: argparse.Namespace) -> int:
@@ -71,20 +79,43 @@ def _label(options: argparse.Namespace) -> int:
             print(f"{options.domain} is no VM of a fleet any more.")
             return exits.DONE
         xml = domain.XMLDesc(0)
-        now = labels.label_in(xml)
+        there = labels.fields_in(xml)
         if fields:
-            now = _changed(now, fields, xml)
-            host.set_label(domain, now)
+            label = _changed(options, there or {}, fields, xml)
+            host.set_label(domain, label)
+            there = labels.fields_of(label)
     except libvirt.libvirtError as error:
         raise CommandFailed(f"libvirt refuses it: {error}.") from error
-    if now is None:
+    return _shown(options, there)
+
+
+def _shown(options: argparse.Namespace, there: dict[str, str] | None) -> int:
+    """Show the label as it is written, and what is wrong with it."""
+    if there is None:
         # Without a name: a clone of the domain would say that it is the same VM.
-        words = ("label", options.domain, "addresses=ADDRESS", "--connect", options.connect)
-        command = shlex.join(("fairnotice", "libvirt", *words))
+        command = _command(options, {"addresses": "ADDRESS"})
         print(f"{options.domain} has no label: it is no VM of a fleet. Give it one: {command}")
-    else:
-        shown.facts(options.domain, list({"name": options.domain, **labels.fields_of(now)}.items()))
+        return exits.DONE
+    shown.facts(options.domain, list({"name": options.domain, **there}.items()))
+    wrong = labels.understood(there)[1]
+    if wrong:
+        raise CommandFailed(_unreadable(options, wrong, {}))
     return exits.DONE
+
+
+def _unreadable(options: argparse.Namespace, wrong: dict[str, str], fields: dict[str, str]) -> str:
+    """What is wrong with the label that is there; the one command that mends that, with these."""
+    said = " ".join(dict.fromkeys(wrong.values()))
+    command = _command(options, {**fields, **dict.fromkeys(wrong, "")})
+    how = f"Drop that, or give it another value: {command}"
+    return f"The label that {options.domain} has cannot be read: {said} {how}"
+
+
+def _command(options: argparse.Namespace, fields: dict[str, str]) -> str:
+    """A whole command that labels this domain so."""
+    words = (f"{name}={value}" for name, value in fields.items())
+    label = ("fairnotice", "libvirt", "label", options.domain, *words)
+    return shlex.join((*label, "--connect", options.connect))
 
 
 def _given(texts: list[str]) -> dict[str, str]:
@@ -97,18 +128,27 @@ def _given(texts: list[str]) -> dict[str, str]:
     return fields
 
 
-def _changed(now: Label | None, fields: dict[str, str], xml: str) -> Label:
+def _changed(
+    options: argparse.Namespace, there: dict[str, str], fields: dict[str, str], xml: str
+) -> Label:
     """The label with these fields; one that is empty is no longer given."""
-    merged = {**labels.fields_of(now or Label()), **fields}
-    known = set(labels.FIELDS)
-    label = labels.label_of({k: v for k, v in merged.items() if v or k not in known})
+    # What is typed has to be right by itself; to be dropped, an unknown field has to be there.
+    known = {*labels.FIELDS, *there}
+    labels.label_of({k: v for k, v in fields.items() if v or k not in known})
+    label, wrong = labels.understood({k: v for k, v in {**there, **fields}.items() if v})
+    before = labels.understood(there)[1]
+    old = {name: why for name, why in wrong.items() if name in before}
+    if old:
+        raise UsageError(_unreadable(options, old, fields))
+    for sentence in wrong.values():
+        raise UsageError(sentence)
     from fairnotice.drivers.libvirt import disks  # noqa: PLC0415 - it needs libvirt's library
 
     if "ephemeral_disks" in fields:
-        there = {disk.device: disk for disk in disks.disks_in(xml)}
+        found = {disk.device: disk for disk in disks.disks_in(xml)}
         for device in label.ephemeral_disks:
-            if device not in there or not there[device].name:
-                can_be = ", ".join(name for name, disk in there.items() if disk.name) or "none"
+            if device not in found or not found[device].name:
+                can_be = ", ".join(name for name, disk in found.items() if disk.name) or "none"
                 raise UsageError(
                     f"ephemeral_disks cannot be {device!r}: it has no such disk that is a file "
                     f"or a volume. It has {can_be}."
@@ -140,12 +180,19 @@ def _domain(uri: str, name: str) -> tuple[Any, Any, Any]:
 
 
 def _fleet(options: argparse.Namespace) -> int:
+    path = None if options.output is None else Path(options.output)
+    if path is not None:
+        must_be_new(path, force=options.force)
     config = read(Path(options.config))
     if config.driver.kind != "libvirt":
         raise UsageError(f"{options.config}: driver.kind is {config.driver.kind}, not libvirt")
     labeled = asyncio.run(_labeled(config.driver.libvirt))
-    made = fleet_of(tuple(config.driver.nodes), labeled)
-    print(to_toml(_with_what_is_declared(made)), end="")
+    fleet = _with_what_is_declared(fleet_of(tuple(config.driver.nodes), labeled))
+    if path is None:
+        print(to_toml(fleet), end="")
+    else:
+        private_files.write(path, to_toml(fleet).encode())
+        print(f"{path}: nodes: {len(fleet.node)}, VMs: {len(fleet.vm)}")
     return exits.DONE
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import fairnotice
 from fairnotice.cli import exits, settings
 from fairnotice.cli.exits import CommandFailed
+from fairnotice.cli.extras import extra_of
 from fairnotice.cli.parsing import Parser, Subparsers, config_option, examples, global_options
 from fairnotice.errors import FairnoticeError, JournalDamaged, UnknownName, UsageError
 
@@ -199,7 +200,8 @@ def _sentence(error: Exception) -> str:
         return str(error)
     if (error.name or "").startswith("fairnotice"):
         return f"This command is not there yet ({error.name})."
-    return f"This command needs {error.name}, which is missing: pip install 'fairnotice[server]'"
+    extra = extra_of(error.name or "")
+    return f"This command needs {error.name}, which is missing: pip install 'fairnotice[{extra}]'"
 
 
 def _code(error: Exception) -> int:

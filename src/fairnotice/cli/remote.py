@@ -1,11 +1,18 @@
 """The control plane as a client sees it: JSON over HTTP, and its problems as sentences."""
 
 import json
+import socket
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import (
+    HTTP_PORT,
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+)
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -15,6 +22,8 @@ from fairnotice.cli.settings import BY_NAME, place
 from fairnotice.control.holders import is_loopback
 
 TIMEOUT_SECONDS = 30
+# It has answered just now, in its way.
+GREETING_SECONDS = 3
 PAGE = 1_000
 PIECE_BYTES = 256 * 1024
 # An id in full; what is shorter is the beginning of one.
@@ -64,6 +73,7 @@ class Remote:
         self._secure = parts.scheme == "https"
         self._name = parts.hostname or ""
         self._base = parts.path.rstrip("/")
+        self._place = f"{parts.netloc}{self._base}"
         self._headers = {} if not token else {"Authorization": f"Bearer {self._sendable(token)}"}
         self._ca = ca
 
@@ -242,6 +252,8 @@ class Remote:
     def _gone(self, error: Exception) -> Unreachable:
         if isinstance(error, ssl.SSLCertVerificationError):
             return Unreachable(self._not_trusted(error))
+        if isinstance(error, ConnectionResetError) and self._speaks_tls():
+            return self._asked_without_tls()
         why = "it took too long" if isinstance(error, TimeoutError) else _why(error)
         remedy = f"Is it running? Look on {self._name}: systemctl status fairnotice"
         if is_loopback(self._name) and not self._secure:
@@ -257,9 +269,38 @@ class Remote:
         return f"{sentence} Give the CA's with --ca FILE or FAIRNOTICE_CA."
 
     def _somebody_else(self) -> Unreachable:
+        if self._speaks_tls():
+            return self._asked_without_tls()
         return Unreachable(
             f"What answers at {self.url} is no control plane; check --url or FAIRNOTICE_URL."
         )
+
+    def _asked_without_tls(self) -> Unreachable:
+        return Unreachable(
+            f"What answers at {self.url} speaks TLS: ask by --url https://{self._place} or "
+            "FAIRNOTICE_URL. If the system does not know its CA, give that with --ca FILE or "
+            "FAIRNOTICE_CA."
+        )
+
+    def _speaks_tls(self) -> bool:
+        """Whether it was asked by http where https is spoken.
+
+        A TLS server hangs up on HTTP, as others do for other reasons: so it is greeted in TLS.
+        Nothing is sent to it, so whether it is trusted does not matter.
+        """
+        if self._secure:
+            return False
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        address = (self._name, self._port or HTTP_PORT)
+        try:
+            with (
+                socket.create_connection(address, GREETING_SECONDS) as plain,
+                context.wrap_socket(plain, server_hostname=self._name),
+            ):
+                return True
+        except OSError:
+            return False
 
 
 def _begins(name: str, begins: str) -> bool:

@@ -17,9 +17,12 @@ from fairnotice.words import ImpactKind
 # What is known of a driver only when it is used.
 _OF_DRIVER = {
     "command": ", and what the commands of the driver do",
-    "libvirt": ", and whether the hypervisors answer (virsh -c URI list)",
+    "libvirt": ", whether the hypervisors answer (virsh -c URI list), and whether they reach each "
+    "other for a live migration (the same on each of them, with `peer_uri` of the others)",
     "simulated": "",
 }
+# Where there is one node, there is none to go to.
+MOVABLE_BETWEEN = 2
 
 
 def not_looked_at(driver: str) -> str:
@@ -39,6 +42,7 @@ def doubts(config: ServeConfig) -> Iterator[str]:
         yield from _foreign_name(config.arm.url, config.tls.pair.certificate)
         yield from _anybody_reads(Path(config.arm.keys))
     yield from kinds_without_command(config.driver)
+    yield from _peers_out_of_reach(config.driver)
     yield from _forgets(config)
 
 
@@ -50,6 +54,18 @@ def kinds_without_command(driver: DriverTable) -> Iterator[str]:
             f"driver.commands has no command for {', '.join(kinds)}: what asks for that is "
             "announced to VMs, and fails."
         )
+
+
+def _peers_out_of_reach(driver: DriverTable) -> Iterator[str]:
+    """Nodes to which no other can migrate a VM: that is found out once the VM has prepared."""
+    if driver.kind != "libvirt" or len(driver.nodes) < MOVABLE_BETWEEN:
+        return
+    for name, address in driver.libvirt.nodes.items():
+        if lacking := address.lacking_for_peers:
+            yield (
+                f"driver.nodes.{name}: {lacking}. If the other nodes cannot reach it so, each live "
+                "migration to it is announced to VMs, and fails."
+            )
 
 
 def _no_directory(config: ServeConfig) -> Iterator[str]:

@@ -57,10 +57,19 @@ async def carry_out(on: Footing) -> Report:
         # Whatever went wrong: once it is called ended, nobody looks for a VM that we have paused.
         with suppress(Failed, Trouble):
             await pauses.thaw(on)
-        await _end(on, Outcome.FAILED, str(error))
+        await _end(on, Outcome.FAILED, f"{error}{_lacking(on, error)}")
     else:
         await _end(on, Outcome.DONE, "")
     return on.record.report
+
+
+def _lacking(on: Footing, error: Exception) -> str:
+    """What the target of a migration lacks in the configuration, where libvirt has refused one."""
+    target = on.hosts.get(on.record.target)
+    if on.record.kind is not ImpactKind.MIGRATE or target is None or not isinstance(error, Trouble):
+        return ""
+    lacking = target.address.lacking_for_peers
+    return f" ({target.name} may be out of reach for other nodes: {lacking})" if lacking else ""
 
 
 async def _end(on: Footing, outcome: Outcome, reason: str) -> None:

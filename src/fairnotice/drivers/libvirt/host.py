@@ -6,6 +6,7 @@ keys of VMs that are gone. Another one like it holds how VMs of other nodes are 
 """
 
 import logging
+import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -106,6 +107,8 @@ class Host:
         self.address = address
         # The domains whose labels could not be read at the last look at all.
         self.unreadable: Unread = {}
+        # Those of them that the log has, and why.
+        self._said: Unread = {}
         # What each domain was called, and which VM it was, when it was read last; by its UUID.
         self._known: Known = {}
         self._line = Line(name, address.uri, clock, happenings, open_connection)
@@ -180,13 +183,26 @@ class Host:
     async def look_at_all(self) -> list[Sight]:
         """Every domain that is labeled."""
         before = self._known
-        seen, unread, known = await self.ask(lambda connection: _look_at_all(connection, before))
-        for name, why in unread.items():
-            # Once: it is looked at every few seconds.
-            if self.unreadable.get(name) != why:
-                log.warning("%s", self._unreadable(name, why))
-        self.unreadable, self._known = unread, known
+        seen, self.unreadable, self._known = await self.ask(
+            lambda connection: _look_at_all(connection, before)
+        )
         return seen
+
+    def say_what_is_unreadable(self) -> None:
+        """Have the log name them, once: they are looked at every few seconds."""
+        for name, why in self.unreadable.items():
+            if self._said.get(name) != why:
+                log.warning("%s", self._unreadable(name, why))
+        self._said = self.unreadable
+
+    def mends(self) -> list[str]:
+        """What each of them is, and the command that shows how it is mended."""
+        words = ("--connect", self.address.uri)
+        return [
+            f"{self._unreadable(name, why)} What mends it is said by: "
+            + shlex.join(("fairnotice", "libvirt", "label", name, *words))
+            for name, why in self.unreadable.items()
+        ]
 
     def _unreadable(self, domain: str, why: str) -> str:
         return f"the label of {domain} on {self.name} cannot be read: {why}"

@@ -21,7 +21,9 @@ from fairnotice.words import EvictionPolicy, Network, Priority
 LABEL = "urn:fairnotice:libvirt:vm:1"
 _NUMBERS = ("placement_group", "update_domain")
 _LISTS = ("addresses", "ephemeral_disks")
-_NAMES = ("name", "availability_set", "scale_set", "cloud_service", "resource_group")
+# A VM is in one of these at most.
+_SETS = ("availability_set", "scale_set", "cloud_service")
+_NAMES = ("name", *_SETS, "resource_group")
 _WORDS: Mapping[str, type[Priority] | type[EvictionPolicy] | type[Network]] = {
     "priority": Priority,
     "eviction_policy": EvictionPolicy,
@@ -72,20 +74,30 @@ FIELDS = tuple(Label._fields)
 
 def label_of(fields: Mapping[str, str]) -> Label:
     """These attributes, understood; UsageError names the one that cannot be."""
-    unknown = [name for name in fields if name not in FIELDS]
-    if unknown:
-        raise UsageError(f"A label has no {unknown[0]}: it has {', '.join(FIELDS)}.")
+    label, wrong = understood(fields)
+    for sentence in wrong.values():
+        raise UsageError(sentence)
+    return label
+
+
+def understood(fields: Mapping[str, str]) -> tuple[Label, dict[str, str]]:
+    """What can be understood of these attributes; by field, why the others cannot be."""
+    wrong = {
+        name: f"A label has no {name}: it has {', '.join(FIELDS)}."
+        for name in fields
+        if name not in FIELDS
+    }
     values: dict[str, object] = {}
     for name, text in fields.items():
         try:
-            values[name] = _value(name, text)
+            if name not in wrong:
+                values[name] = _value(name, text)
         except ValueError as error:
-            raise UsageError(f"{name} cannot be {text!r}: {error}.") from error
-    label = Label(**values)  # type: ignore[arg-type]
-    sets = [label.availability_set, label.scale_set, label.cloud_service]
-    if sum(map(bool, sets)) > 1:
-        raise UsageError("A VM is in one of availability_set, scale_set and cloud_service.")
-    return label
+            wrong[name] = f"{name} cannot be {text!r}: {error}."
+    for name in [name for name in _SETS if values.get(name)][1:]:
+        del values[name]
+        wrong[name] = f"A VM is in one of {_SETS[0]}, {_SETS[1]} and {_SETS[2]}."
+    return Label(**values), wrong  # type: ignore[arg-type]
 
 
 def _value(name: str, text: str) -> object:
@@ -136,5 +148,15 @@ def label_in(xml: str) -> Label | None:
 
 def label_at(domain: ET.Element) -> Label | None:
     """The label of a domain; None where it has none, UsageError where it is none."""
+    fields = _fields_at(domain)
+    return None if fields is None else label_of(fields)
+
+
+def fields_in(xml: str) -> dict[str, str] | None:
+    """The label in a domain's XML as it is written, also if it cannot be read."""
+    return _fields_at(ET.fromstring(xml))  # noqa: S314
+
+
+def _fields_at(domain: ET.Element) -> dict[str, str] | None:
     element = domain.find(f"metadata/{{{LABEL}}}vm")
-    return None if element is None else label_of(element.attrib)
+    return None if element is None else dict(element.attrib)

@@ -4,12 +4,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 from fairnotice.errors import UsageError
 
 # What runs VMs, and by what it is reached. `test` is libvirt's own, of no machine.
 _HYPERVISORS = frozenset({"qemu", "test"})
 _TRANSPORTS = frozenset({"", "tls", "ssh", "libssh", "libssh2", "tcp", "unix", "ext"})
+# What a URI names of the machine that opens it: its files, and a program.
+_OF_THIS_MACHINE = ("pkipath", "keyfile", "known_hosts", "command")
 
 
 class NodeAddress(NamedTuple):
@@ -20,6 +23,18 @@ class NodeAddress(NamedTuple):
     peer_uri: str = ""
     # Where its QEMU takes memory that migrates, as `tcp://NAME`; empty: as libvirt finds out.
     migrate_uri: str = ""
+
+    @property
+    def lacking_for_peers(self) -> str:
+        """Why other nodes may not reach it, in a few words; empty where they may."""
+        parts = urlsplit(self.uri)
+        if self.peer_uri or parts.scheme == "test":
+            return ""
+        ours = [f"{key}=" for key in _OF_THIS_MACHINE if key in parse_qs(parts.query)]
+        if ours or not parts.hostname:
+            why = f"has {' and '.join(ours)} of the control plane" if ours else "names no machine"
+            return f"it has no peer_uri, and its uri {why}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
+from datetime import datetime
 from typing import NamedTuple
 
 from fairnotice.clock import Clock
@@ -34,6 +35,44 @@ class Claims(NamedTuple):
     unsure: dict[str, str]
 
 
+class Absences:
+    """The nodes that do not answer, as one epoch has seen it; the log has it once, and its end."""
+
+    def __init__(self, clock: Clock, unreachable_after_seconds: float) -> None:
+        self._clock = clock
+        self._unreachable_after_seconds = unreachable_after_seconds
+        # Since when, by both clocks.
+        self._since: dict[str, tuple[float, datetime]] = {}
+        # Those of them that were said to be unreachable.
+        self._said: set[str] = set()
+
+    def forget(self) -> None:
+        """Nobody knows how long a node has been away."""
+        self._since.clear()
+        self._said.clear()
+
+    def miss(self, node: str, why: Exception) -> bool:
+        """It has not answered; whether that is so for long enough to be reported."""
+        now = self._clock.monotonic()
+        if node not in self._since:
+            log.info("%s is passed over: %s", node, why)
+        since, at = self._since.setdefault(node, (now, self._clock.wall()))
+        if now - since < self._unreachable_after_seconds:
+            return False
+        if node not in self._said:
+            self._said.add(node)
+            log.warning("%s is unreachable, since %s UTC: %s", node, f"{at:%Y-%m-%d %H:%M:%S}", why)
+        return True
+
+    def end(self, node: str) -> None:
+        """It has answered."""
+        if node in self._since:
+            level = logging.WARNING if node in self._said else logging.INFO
+            since, _ = self._since.pop(node)
+            log.log(level, "%s answers again, after %.0f s", node, self._clock.monotonic() - since)
+        self._said.discard(node)
+
+
 class Surveyor:
     """Looks at all nodes, again and again."""
 
@@ -45,11 +84,8 @@ class Surveyor:
         definitions: Definitions,
     ) -> None:
         self._hosts = hosts
-        self._settings = settings
-        self._clock = clock
         self._definitions = definitions
-        # Since when a node is away, as this epoch has seen it.
-        self._away: dict[str, float] = {}
+        self._absences = Absences(clock, settings.unreachable_after_seconds)
         # Of which VMs nothing could be told at the last look, and why.
         self._unsure: dict[str, str] = {}
         self._epoch = 0
@@ -62,7 +98,7 @@ class Surveyor:
         if epoch != self._epoch:
             # Others may have looked meanwhile, and found it back.
             self._epoch = epoch
-            self._away.clear()
+            self._absences.forget()
             self._unsure.clear()
         self._definitions.lead(epoch)
         seen: dict[str, list[Sight]] = {}
@@ -72,14 +108,14 @@ class Surveyor:
         )
         for (name, host), look in zip(self._hosts.items(), looks, strict=True):
             if isinstance(look, (Unavailable, Trouble)) and not isinstance(look, LeadLost):
-                log.info("%s is passed over: %s", name, look)
-                if self._is_long_away(name):
+                if self._absences.miss(name, look):
                     away.append(name)
                 continue
             if isinstance(look, BaseException):
                 raise look
-            self._away.pop(name, None)
+            self._absences.end(name)
             seen[name] = look
+            host.say_what_is_unreadable()
             readable = readable and not host.unreadable
         reached = list(seen)
         lost = self._hosts.keys() - seen.keys()
@@ -118,25 +154,31 @@ class Surveyor:
     async def everything(self) -> dict[str, tuple[str, Sight]]:
         """Every VM, and where it is; Unavailable where a node cannot be asked.
 
-        Trouble where two domains claim to be one VM.
+        Trouble where that is not all of them: two domains claim to be one VM, or a label cannot be
+        read, whose domain may be one.
         """
+        found = await self._readable()
+        mends = [sentence for host in self._hosts.values() for sentence in host.mends()]
+        if mends:
+            raise Trouble("\n".join(mends))
+        return found
+
+    async def discover(self) -> tuple[Found, ...]:
+        """The same of all domains whose labels can be read, as a driver says it."""
+        try:
+            found = await self._readable()
+        except Trouble as error:
+            raise Unavailable(str(error)) from error
+        for host in self._hosts.values():
+            host.say_what_is_unreadable()
+        return _found(found)
+
+    async def _readable(self) -> dict[str, tuple[str, Sight]]:
         seen = {name: await host.look_at_all() for name, host in self._hosts.items()}
         places, unsure = _claims_in(seen)
         if unsure:
             raise Trouble("; ".join(unsure.values()))
         return {vm: _where(vm, found) for vm, found in places.items()}
-
-    async def discover(self) -> tuple[Found, ...]:
-        """The same, as a driver says it."""
-        try:
-            return _found(await self.everything())
-        except Trouble as error:
-            raise Unavailable(str(error)) from error
-
-    def _is_long_away(self, node: str) -> bool:
-        now = self._clock.monotonic()
-        since = self._away.setdefault(node, now)
-        return now - since >= self._settings.unreachable_after_seconds
 
 
 async def _look_at(host: Host, epoch: int) -> list[Sight]:
