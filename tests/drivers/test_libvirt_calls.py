@@ -7,8 +7,10 @@ import pytest
 from fairnotice.drivers.libvirt import host
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.words import ImpactKind, Outcome
-from tests.drivers.libvirt_nodes import RUNNING, TestNodes, order, states
+from tests.drivers.libvirt_nodes import RUNNING, TestNodes, order, states, surround
 
+# What a node that has nothing of a VM is asked at a look for it, at most.
+ONE_LOOK = 8
 # libvirt's library knows these itself.
 NO_CALLS = ("name", "UUIDString")
 
@@ -50,6 +52,39 @@ def test_an_impact_is_so_many_calls_whatever_else_is_there(tmp_path, kind, most)
     assert four <= two + 2 * 16
     # An event may have come meanwhile, and a domain be read once more for it.
     assert full <= four + 20
+
+
+@pytest.mark.parametrize("kind", [ImpactKind.DELETE, ImpactKind.STOP, ImpactKind.REBOOT])
+@pytest.mark.parametrize("deaf", [True, False])
+def test_nodes_that_have_nothing_of_it_are_not_asked_while_a_guest_ends(tmp_path, kind, deaf):
+    """From its button to its end: neither again and again, nor before it is started anew."""
+    nodes = TestNodes(tmp_path, "n1", "n2", "n3")
+    nodes["n1"].run("vm")
+    asked = []
+
+    def before(change):
+        if change[1] in ("shutdown", "destroy", "reset", "create"):
+            asked.append(nodes["n2"].asked.total() + nodes["n3"].asked.total())
+
+    surround(nodes, before, deaf=deaf)
+    limits = {"reboot_limit_seconds": 0.5, "shutdown_limit_seconds": 0.5}
+
+    async def story():
+        driver = nodes.driver(**limits if deaf else {})
+        await driver.survey(1)
+        report = await driver.impact(order(kind), 1)
+        await driver.close()
+        return report
+
+    assert asyncio.run(story()).outcome is Outcome.DONE
+    if not deaf and kind is not ImpactKind.REBOOT:
+        # It has ended by itself: nothing more is done to it.
+        assert len(asked) == 1
+        return
+    first, *more = asked
+    # The epoch is looked at before each call, there alone; of the rest a step has one look at most.
+    assert more
+    assert max(more) - first <= ONE_LOOK * len(more), asked
 
 
 def test_a_look_is_five_calls_for_each_domain_that_runs(tmp_path):

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from fairnotice.drivers.libvirt import definitions, host, labels, records
-from fairnotice.drivers.libvirt.definitions import Definitions
+from fairnotice.drivers.libvirt.definitions import Definitions, kept_in
 from fairnotice.drivers.libvirt.host import DEFINITIONS, Sight
 from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.errors import Unavailable
@@ -16,6 +16,7 @@ from tests.drivers.libvirt_nodes import RUNNING, TestNodes, kept, libvirt, order
 
 GRAPHICS = '<graphics type="vnc" passwd="secret"/>'
 OLD_KIB, NEW_KIB = 65536, 32768
+LARGER_BYTES = 50 * 1024 * 1024
 
 
 @pytest.fixture
@@ -129,7 +130,7 @@ class Edited:
     @property
     def seen(self):
         """As a look at all has it."""
-        on = {"active": True, "persistent": True, "state": RUNNING, "given_up": False}
+        on = {"active": True, "persistent": True, "state": RUNNING, "reason": 1, "given_up": False}
         return {"vm": ("n1", Sight("vm", "vm", Label(), "u", xml="", next_xml=self.xml, **on))}
 
     async def defined(self, _):
@@ -140,6 +141,26 @@ class Edited:
 
     async def kept_definitions(self):
         return "<domain/>"
+
+
+def test_a_disk_that_was_made_larger_while_its_vm_was_off_is_known_so(nodes):
+    """How the VM starts is the same: only that it was started anew tells of it."""
+    domain = nodes["n1"].connection.lookupByName("vm")
+
+    async def story():
+        driver = nodes.driver()
+        await driver.survey(1)
+        domain.destroy()
+        await driver.survey(1)
+        nodes["n1"].pool.storageVolLookupByName("vm-temp").delete(0)
+        nodes["n1"].add_disk("vm-temp", LARGER_BYTES)
+        domain.create()
+        await driver.survey(1)
+        await driver.close()
+
+    asyncio.run(story())
+    keeper = nodes["n2"].connection.lookupByName(DEFINITIONS)
+    assert dict(kept_in(keeper.XMLDesc(0))["vm"].definition.capacities) == {"vdb": LARGER_BYTES}
 
 
 def test_a_domain_that_is_defined_anew_while_it_is_read_is_read_again():

@@ -233,6 +233,19 @@ def test_a_move_to_a_node_that_has_failed_is_not_said_to_go_on(nodes, caplog):
     assert "is carried on" not in caplog.text
 
 
+def test_what_is_held_of_a_vm_is_given_back_though_the_node_that_it_left_has_failed(nodes, caplog):
+    """Cut off in a redeploy, and moved by hand; its node went for good: ended at the next look."""
+    hold(nodes, ImpactKind.REDEPLOY, records.LEAVING)
+    xml = domain(nodes).XMLDesc(0)
+    domain(nodes).destroy()
+    domain(nodes).undefine()
+    nodes["n3"].connection.defineXML(xml).create()
+    nodes["n1"].away = True
+    look(nodes, lambda: phases(nodes, "n3") == {"op/vm": records.ENDED}, failed=["n1"])
+    assert domain(nodes, "n3").autostart() == 1
+    assert caplog.text.count("is carried on") == 1
+
+
 def test_what_runs_elsewhere_is_not_started(nodes):
     """Its node had failed and is back."""
     xml = domain(nodes).XMLDesc(0)

@@ -64,8 +64,9 @@ class Definitions:
         self._clock = clock
         self._epoch = 0
         self._seen: dict[str, Kept] = {}
-        # The text that each was read for: while a look has the same, so is the definition.
-        self._text: dict[str, str] = {}
+        # The texts that each was read for: while a look has the same, so is the definition. Also
+        # how it runs, since somebody may have made a disk of it larger before it was started.
+        self._texts: dict[str, tuple[str, str]] = {}
         # What each node keeps, as far as it was read.
         self._there: dict[str, dict[str, Kept]] = {}
         # Whose were missed when all nodes were asked the last time.
@@ -76,11 +77,11 @@ class Definitions:
     def lead(self, epoch: int) -> None:
         """In a later epoch nothing of what was known counts: another may have led meanwhile.
 
-        Whatever is under way goes on with what it had, so all of it is replaced.
+        What is under way knows no later than this when it has looked, so it does no harm.
         """
         if epoch > self._epoch:
             self._epoch = epoch
-            self._seen, self._text, self._there, self._missed = {}, {}, {}, set()
+            self._seen, self._texts, self._there, self._missed = {}, {}, {}, set()
 
     async def keep(self, places: Mapping[str, tuple[str, Sight]], reached: list[str]) -> None:
         """See that those of these VMs are kept; where that fails, it is tried at the next look."""
@@ -97,11 +98,11 @@ class Definitions:
 
     async def _keep(self, vm: str, node: str, sight: Sight, reached: list[str]) -> None:
         now = self._clock.wall()
-        text = sight.next_xml or sight.xml
-        if self._text.get(vm) != text:
+        texts = sight.next_xml or sight.xml, sight.xml if sight.active else ""
+        if self._texts.get(vm) != texts:
             definition = await self._ask(node, lambda host: taken(host, sight.domain))
             # Whoever has defined it anew since that look is seen by the next one.
-            self._text[vm] = text
+            self._texts[vm] = texts
             self._seen[vm] = Kept(definition._replace(xml=without_impacts(definition.xml)), now)
         definition = self._seen[vm].definition
         kept = self._seen[vm] = Kept(definition, now, node)
@@ -146,7 +147,7 @@ class Definitions:
             await self._take_out(vm)
         for vm in gone & self._seen.keys():
             del self._seen[vm]
-            self._text.pop(vm, None)
+            self._texts.pop(vm, None)
 
     async def find(self, vm: str, nodes: Iterable[str] | None = None) -> Definition | None:
         """The latest that any of these who can be asked has, or we have; None where nobody has."""

@@ -141,14 +141,18 @@ class LibvirtDriver:
         if epoch != self._epoch:
             self._epoch, self._led_at = epoch, self._clock.wall()
         survey, places = await self._surveyor.survey(epoch, failed_nodes)
-        for record in self._left(survey, places, failed_nodes - survey.reached):
+        for record in self._left(epoch, survey, places, failed_nodes - survey.reached):
             log.warning("%s was left in the middle of %s, and is carried on", record.vm, record.key)
             again = self._take_up(record, epoch, failed_nodes, led_at=self._led_at)
             _ = self._begin(record.key, again)
         return survey
 
     def _left(
-        self, survey: Survey, places: Mapping[str, Mapping[str, Sight]], lost: frozenset[str]
+        self,
+        epoch: int,
+        survey: Survey,
+        places: Mapping[str, Mapping[str, Sight]],
+        lost: frozenset[str],
     ) -> Iterator[Record]:
         """What was left half done and can be carried on, where nothing else is in hand."""
         now = self._clock.wall()
@@ -156,7 +160,7 @@ class LibvirtDriver:
         found = {one.vm for one in survey.found}
 
         def is_late(record: Record) -> bool:
-            return late_at(records.carried_on(record, self._epoch, self._led_at)) < now
+            return late_at(records.carried_on(record, epoch, self._led_at)) < now
 
         for vm, sights in places.items():
             # What is only left of a VM whose node has failed is not to be started.
@@ -257,7 +261,7 @@ class LibvirtDriver:
             await self._meet(epoch, home)
         if record.ended:
             return record.report
-        return await self._carry_on(record, epoch, self._clock.wall())
+        return await self._carry_on(record, epoch, self._clock.wall(), order.failed_nodes)
 
     async def _write_first(self, record: Record, places: Mapping[str, Sight]) -> None:
         """Leave its key on the VM; Unavailable where that is refused, as nothing was begun."""
@@ -268,8 +272,10 @@ class LibvirtDriver:
         except Trouble as error:
             raise Unavailable(f"{record.key} cannot be begun: {error}") from error
 
-    def _footing(self, record: Record) -> Footing:
-        return Footing(record, self._hosts, self._settings, self._clock, self._definitions.find)
+    def _footing(self, record: Record, failed_nodes: frozenset[str] = frozenset()) -> Footing:
+        kept = self._definitions.find
+        known = (record, self._hosts, self._settings, self._clock, kept)
+        return Footing(*known, failed_nodes=failed_nodes)
 
     async def _noted_elsewhere(self, record: Record) -> bool:
         """Whether the VM of a node that failed can be had elsewhere, which is written there now."""
@@ -319,11 +325,14 @@ class LibvirtDriver:
         record = await self._record(seen.key, failed_nodes)
         if record is None or record.ended:
             return (record or seen).report
-        return await self._carry_on(record, epoch, led_at or self._clock.wall())
+        patient_since = led_at or self._clock.wall()
+        return await self._carry_on(record, epoch, patient_since, failed_nodes)
 
-    async def _carry_on(self, record: Record, epoch: int, patient_since: datetime) -> Report:
+    async def _carry_on(
+        self, record: Record, epoch: int, patient_since: datetime, failed_nodes: frozenset[str]
+    ) -> Report:
         record = records.carried_on(record, epoch, patient_since)
-        on = self._footings[record.key] = self._footing(record)
+        on = self._footings[record.key] = self._footing(record, failed_nodes)
         if record.kind is not ImpactKind.FREEZE:
             return await carry_out(on)
         try:

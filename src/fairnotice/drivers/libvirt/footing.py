@@ -56,6 +56,8 @@ class Footing:
         settings: LibvirtSettings,
         clock: Clock,
         kept: Callable[[str], Awaitable[Definition | None]],
+        *,
+        failed_nodes: frozenset[str] = frozenset(),
     ) -> None:
         self.record = record
         self.hosts = hosts
@@ -63,6 +65,8 @@ class Footing:
         self.clock = clock
         # How a VM was defined when its node could last be asked.
         self.kept = kept
+        # Nothing runs there, an operator has said.
+        self.failed_nodes = failed_nodes
         # The key of a later impact on the same VM, where this process has begun one.
         self.superseded_by = ""
         left = (late_at(record) - clock.wall()).total_seconds()
@@ -74,12 +78,12 @@ class Footing:
     async def places(self) -> dict[str, Sight]:
         """Where the VM has a domain, by node; Unavailable where that is not certain.
 
-        Where it was when this began, and where it goes, must say so. Who else cannot be reached is
-        passed over if it was found, or if its node has failed.
+        Where it was when this began, unless that has failed, and where it goes, must say so. Who
+        else cannot be reached is passed over if it was found, or if its node has failed.
         """
         record = self.record
         moved = record.outcome is Outcome.DONE and record.kind in MOVING_KINDS
-        needed = {record.target if moved else record.source}
+        needed = {record.target} if moved else {record.source} - self.failed_nodes
         if record.kind is ImpactKind.MIGRATE or record.phase in (MOVING, RETURNING):
             needed.add(record.target)
         found, lost = await look_for(record.vm, self.hosts, needed, needed)
@@ -116,8 +120,17 @@ class Footing:
 
         Somebody may have moved it by hand, and what is left here was not what ran.
         """
+        there = await self.look(host)
+        if there is not None and (there.active or there.ended):
+            # It is known here: nobody else is asked for that, ten times a second.
+            return not there.active
         running = [name for name, sight in (await self.places()).items() if sight.active]
         return not any(name == host.name or name not in beside for name in running)
+
+    async def ended_at(self, host: Host) -> tuple[Host, Sight]:
+        """Where it is that has ended: there, or where somebody has moved it to meanwhile."""
+        there = await self.look(host)
+        return (host, there) if there is not None and there.ended else await self.place()
 
     # ---- What is done and written ----
 
@@ -233,11 +246,12 @@ def latest(places: Mapping[str, Sight]) -> str:
     """The node where the VM is: where it runs, or else where it was put last.
 
     What is active and does not run may be the other end of a migration, which waits for memory.
+    What was moved by hand has ended where it ran last, and is off for another reason where it was.
     """
 
-    def order(name: str) -> tuple[bool, bool, datetime]:
+    def order(name: str) -> tuple[bool, bool, datetime, bool]:
         sight = places[name]
-        return sight.running, sight.active, sight.moved.at
+        return sight.running, sight.active, sight.moved.at, sight.ended
 
     return max(places, key=order)
 

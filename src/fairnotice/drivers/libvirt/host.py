@@ -44,6 +44,14 @@ class Unreadable(Unavailable):
     """A VM was not found, and may be a domain whose label cannot be read."""
 
 
+# Off for these reasons; a libvirtd that was started since has forgotten them.
+_ENDED = (
+    libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN,
+    libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED,
+    libvirt.VIR_DOMAIN_SHUTOFF_CRASHED,
+)
+
+
 class Sight(NamedTuple):
     """A domain as it is at this moment."""
 
@@ -55,6 +63,8 @@ class Sight(NamedTuple):
     active: bool
     persistent: bool
     state: int
+    # Why it is so.
+    reason: int
     given_up: bool
     xml: str
     # How it is going to start, where it runs by now: told by a look at all alone.
@@ -76,6 +86,11 @@ class Sight(NamedTuple):
     def paused(self) -> bool:
         """Whether nothing runs in it."""
         return bool(self.state == libvirt.VIR_DOMAIN_PAUSED)
+
+    @property
+    def ended(self) -> bool:
+        """Whether its guest is known to have ended here, and has not gone on somewhere else."""
+        return not self.active and self.reason in _ENDED
 
     def is_marked(self, key: str) -> bool:
         """Whether it has run ever since it got this mark."""
@@ -403,6 +418,7 @@ def _sight(domain: Domain, *, whole: bool) -> Sight | None:
     if label is None:
         return None
     name = domain.name()
+    state, reason = domain.state(0)
     sight = Sight(
         vm=label.name or name,
         domain=name,
@@ -410,7 +426,8 @@ def _sight(domain: Domain, *, whole: bool) -> Sight | None:
         uuid=domain.UUIDString(),
         active=bool(domain.isActive()),
         persistent=bool(domain.isPersistent()),
-        state=domain.state(0)[0],
+        state=state,
+        reason=reason,
         given_up=f'"{records.PLACE}"' in xml,
         xml=xml,
     )

@@ -52,8 +52,7 @@ async def reboot(on: Footing) -> None:
         if not sight.active or (
             sight.persistent and await _ends_when_asked(on, host, sight, on.record.until)
         ):
-            # Where it has ended: that may be where somebody has moved it to meanwhile.
-            await on.start(*await on.place())
+            await on.start(*await on.ended_at(host))
             return
         await on.write(phase=records.RESETTING)
     await reset(on)

@@ -124,7 +124,7 @@ class Surveyor:
         places, unsure = self._claims(seen, whole=whole and not lost)
         there = {vm: _where(vm, found) for vm, found in places.items()}
         if lost or not whole:
-            # Remains of a VM whose node cannot be asked are not the VM, if that has failed neither.
+            # What is left of a VM is not the VM: its node cannot be asked now, or has failed.
             there = await self._definitions.without_remains(there, reached)
         await self._definitions.keep(there, reached)
         if whole:
