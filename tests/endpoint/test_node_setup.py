@@ -28,7 +28,7 @@ HEARD = """#!/bin/sh
 [ "$1" = bound ] && echo "option_245=$opt245" > "{file}"
 exit 0
 """
-# `--apply` that is killed before or after its so-manieth line.
+# The command, killed before or after its so-manieth line.
 KILLED = """
 import os, signal, sys
 from fairnotice.cli.main import main
@@ -44,7 +44,7 @@ def killed(line):
     if when == "before":
         do(line)
 Line.do = killed
-main(["node-setup", *sys.argv[2:], "--apply"])
+main(["node-setup", *sys.argv[2:]])
 """
 
 
@@ -256,7 +256,8 @@ def test_other_flags_take_back_what_they_do_not_want(node):
 def test_a_kill_in_between_is_undone_too(node, moment):
     """Killed before or after something is done: it is taken back, or completed, to the byte."""
     before = state(node)
-    killed = node.on_node([sys.executable, "-c", KILLED, moment, *flags(node)], check=False)
+    line = [sys.executable, "-c", KILLED, moment, *flags(node), "--apply"]
+    killed = node.on_node(line, check=False)
     assert killed.returncode in {-signal.SIGKILL, 128 + signal.SIGKILL}, killed
     assert state(node) != before
     if "after" in moment:

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from fairnotice.endpoint import libvirt_places, places
-from fairnotice.endpoint.node_deeds import Address, Deed, File, Line, Rules, Setting
+from fairnotice.endpoint.node_deeds import Address, Deed, File, Line, Routes, Rules, Setting
 from fairnotice.endpoint.node_setup import (
     HOOK_FILE,
     INTERFACES,
@@ -144,7 +144,11 @@ def unrecorded(wanted: Wanted) -> list[Line] | None:
     """
     if Record(wanted).kept:
         return None
-    return [line for deed in reversed(deeds(wanted)) for line in _without(deed)]
+    all_of_it = deeds(wanted)
+    lines = [line for deed in reversed(all_of_it) for line in _without(deed)]
+    ours = [one for one in all_of_it if isinstance(one, Address) and one.is_done(None)]
+    # With the last address of an interface its routes go, whoever's they are.
+    return [*lines, *(Routes.beside(ours[0]).lines() if ours else ())]
 
 
 def _without(deed: Deed) -> list[Line]:
