@@ -313,6 +313,19 @@ def test_who_sees_whose_frames_is_said(node):
         node.on_node(f"bridge link set dev fn-{letter} isolated off")
 
 
+def test_ports_that_are_nobodys_are_named(node):
+    """A domain without a label may be no VM at all: it is said, and is no fault."""
+    node.setup(*flags(node, hooks=False), "--apply")
+    vms = {"a": [{"port": "fn-a"}], "": [{"port": "fn-c"}, {"port": "fn-b"}]}
+    node.vms.write_text(json.dumps({"vms": vms}))
+    words = (*flags(node, hooks=False), "--check")
+    assert "nobody, and answered 403: fn-b, fn-c. A domain is a VM by" in node.setup(*words)
+    assert json.loads(node.setup(*words, "--json"))["nobodys"] == ["fn-b", "fn-c"]
+    node.place()
+    assert "nobody" not in node.setup(*words)
+    node.setup(*flags(node, hooks=False), "--undo")
+
+
 def test_a_node_has_one_bridge_for_its_vms(node):
     """Each bridge's rules keep the others' VMs from the endpoint: a second one is refused."""
     node.on_node("ip link add br1 type bridge")

@@ -189,6 +189,13 @@ def _check(options: argparse.Namespace, wanted: Wanted) -> int:
     found["restart"] = node_findings.not_called(wanted) or None
     if found["restart"]:
         lines.append(f"by the way: {_restart(found['restart'])}")
+    found["nobodys"] = node_findings.nobodys(wanted)
+    if found["nobodys"]:
+        ports = ", ".join(found["nobodys"])
+        lines.append(
+            f"by the way: whoever is at these ports is nobody, and answered 403: {ports}. A domain "
+            "is a VM by its label; of one that cannot be read, journalctl -t fairnotice-node tells."
+        )
     found["not_isolated"] = node_findings.seen_by_others(wanted)
     if found["not_isolated"]:
         seen = ", ".join(found["not_isolated"])

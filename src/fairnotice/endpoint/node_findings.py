@@ -44,6 +44,12 @@ def seen_by_others(wanted: Wanted) -> list[str]:
     return seen if len(seen) > 1 else []
 
 
+def nobodys(wanted: Wanted) -> list[str]:
+    """Ports of domains that are no VMs: answered 403. Only their owners know whether they are."""
+    known = places.read(wanted.vms) if wanted.vms.exists() else {}
+    return sorted({one.port for one in known.get(NOBODY, ())})
+
+
 def _is_isolated(port: str) -> bool:
     try:
         return (INTERFACES / port / "brport" / "isolated").read_text("ascii").strip() == "1"
