@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -45,6 +46,14 @@ def killed(line):
         do(line)
 Line.do = killed
 main(["node-setup", *sys.argv[2:]])
+"""
+# The command, where nft is not installed.
+WITHOUT_NFT = """
+import shutil, sys
+from fairnotice.cli.main import main
+which = shutil.which
+shutil.which = lambda name, **more: None if name == "nft" else which(name, **more)
+sys.exit(main(sys.argv[1:]))
 """
 
 
@@ -280,6 +289,23 @@ def test_what_fails_in_the_middle_is_undone_too(node):
     node.setup(*flags(node), "--undo")
     assert state(node) == before
     in_the_way.unlink()
+
+
+def test_an_undo_that_cannot_be_ended_says_what_is_left(node):
+    """Without nft: what was done is said before, and what is not at the end; then it goes on."""
+    before = state(node)
+    node.setup(*flags(node), "--apply")
+    words = ["node-setup", *flags(node), "--undo"]
+    line = shlex.join([sys.executable, "-c", WITHOUT_NFT, *words])
+    done = node.on_node(["sh", "-c", f"{line} 2>&1"], check=False)
+    *lines, last = done.stdout.splitlines()
+    assert done.returncode == 2
+    assert lines[-1].startswith("echo 0 > ")
+    assert "in the package nftables. Not undone yet: rules fairnotice_br0" in last
+    assert last.endswith("Once that is mended, run it again (--bridge br0 --undo).")
+    assert METADATA not in node.on_node("ip addr")
+    node.setup(*flags(node), "--undo")
+    assert state(node) == before
 
 
 def test_a_bridge_that_is_gone_is_undone_too(tmp_path):

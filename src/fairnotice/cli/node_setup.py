@@ -117,6 +117,11 @@ def _wanted(options: argparse.Namespace) -> Wanted:
     )
 
 
+def _at_once(line: str) -> None:
+    """What fails after it is said after it, wherever both are written to."""
+    print(line, flush=True)
+
+
 def _as_root() -> None:
     if os.geteuid():
         raise UsageError("Only root may change the network of a node: sudo fairnotice node-setup …")
@@ -124,7 +129,7 @@ def _as_root() -> None:
 
 def _apply(options: argparse.Namespace, wanted: Wanted) -> int:
     lines: list[str] = []
-    node_setup.apply(wanted, lines.append if options.json else print)
+    node_setup.apply(wanted, lines.append if options.json else _at_once)
     daemon = node_findings.not_called(wanted)
     if options.json:
         found = {"bridge": wanted.bridge, "done": lines, "restart": daemon or None}
@@ -149,7 +154,7 @@ def _restart(daemon: str) -> str:
 def _undo(options: argparse.Namespace, wanted: Wanted) -> int:
     left = node_findings.unrecorded(wanted)
     lines: list[str] = []
-    node_setup.undo(wanted, lines.append if options.json else print)
+    node_setup.undo(wanted, lines.append if options.json else _at_once)
     there = [str(line) for line in left or ()]
     if options.json:
         found = {"bridge": wanted.bridge, "undone": lines, "recorded": left is None}

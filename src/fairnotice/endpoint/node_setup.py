@@ -320,7 +320,15 @@ def undo(wanted: Wanted, said: Said) -> int:
     """Take back what the record has, last first; how much that was."""
     with alone(wanted):
         record = Record(wanted)
-        return sum(_take_back(record, *one, said) for one in _backwards(record))
+        try:
+            return sum(_take_back(record, *one, said) for one in _backwards(record))
+        except UsageError as error:
+            # Nothing after it is tried: rules stay for as long as the addresses that they protect.
+            left = ", ".join(key for key, _ in _backwards(record))
+            raise UsageError(
+                f"{error} Not undone yet: {left}. Once that is mended, "
+                f"run it again (--bridge {wanted.bridge} --undo)."
+            ) from error
 
 
 def _take_back(record: Record, key: str, deed: Deed, said: Said) -> int:
