@@ -148,6 +148,15 @@ def test_what_was_typed_by_hand_is_not_said_to_be_undone(node):
     assert state(node)[:7] == clean[:7]
 
 
+def take_away(node, words):
+    """What was typed by hand, so that the node is as it was."""
+    for line in json.loads(node.setup(*words, "--undo", "--json"))["still_there"]:
+        node.on_node(["sh", "-ec", line])
+    for name in ("rp_filter", "arp_announce"):
+        node.on_node(f"sh -c 'echo 0 > /proc/sys/net/ipv4/conf/br0/{name}'")
+    node.on_node("sh -c 'echo 0 > /sys/class/net/br0/bridge/no_linklocal_learn'")
+
+
 def test_what_was_typed_by_hand_is_as_it_should_be(node):
     """Nobody recorded it: the kernel is asked; and who is plugged in where it is told later on."""
     node.place()
@@ -178,12 +187,23 @@ def test_what_was_typed_by_hand_is_as_it_should_be(node):
         node.on_node(["sh", "-ec", rules])
         node.setup(*words, "--refresh")
         assert node.setup(*words, "--check").startswith("br0 is as it should be.\n")
-    for line in json.loads(node.setup(*words, "--undo", "--json"))["still_there"]:
-        node.on_node(["sh", "-ec", line])
-    for name in ("rp_filter", "arp_announce"):
-        node.on_node(f"sh -c 'echo 0 > /proc/sys/net/ipv4/conf/br0/{name}'")
-    node.on_node("sh -c 'echo 0 > /sys/class/net/br0/bridge/no_linklocal_learn'")
+    take_away(node, words)
     node.place()
+
+
+def test_what_was_typed_by_hand_says_what_fills_it(node):
+    """The lines end with the command that tells who is plugged in where: with the same flags."""
+    words = flags(node, hooks=False)
+    node.vms.unlink()
+    node.on_node(["sh", "-ec", node.setup(*words)])
+    node.place()
+    command = node.setup(*words).splitlines()[-1].removeprefix("# ")
+    assert json.loads(node.setup(*words, "--json"))["refresh"] == command
+    program, name, *rest = shlex.split(command)
+    assert (program, name, "--refresh" in rest) == ("fairnotice", "node-setup", True)
+    node.setup(*rest)
+    assert "fn-a" in node.on_node("nft list set bridge fairnotice_br0 ports")
+    take_away(node, words)
 
 
 def test_what_was_there_already_stays(node):

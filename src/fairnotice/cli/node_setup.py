@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -223,9 +224,10 @@ def _print(options: argparse.Namespace, wanted: Wanted) -> int:
         }
     )
     by_hand = node_setup.by_hand(wanted)
+    refresh = shlex.join(_refreshing(wanted))
     if options.json:
         found = {"bridge": wanted.bridge, "steps": steps, "endpoint_toml": by_hand}
-        print(json.dumps(found, indent=2))
+        print(json.dumps({**found, "refresh": refresh}, indent=2))
         return exits.DONE
     for step in steps:
         print(f"# {step['why']}")
@@ -233,7 +235,19 @@ def _print(options: argparse.Namespace, wanted: Wanted) -> int:
     print("# Typed by hand, nothing of that is recorded: --undo takes back what --apply did.\n")
     print("# By hand in any case: the endpoint is told where its VMs are.")
     print("\n".join(f"# {line}".rstrip() for line in by_hand.splitlines()))
+    print("#\n# And once the lines above are typed, it is said which VM is plugged in where:")
+    print(f"# {refresh}")
     return exits.DONE
+
+
+def _refreshing(wanted: Wanted) -> list[str]:
+    """What fills the file of places and the tables, where no --apply does it."""
+    words = ["fairnotice", "node-setup", "--bridge", wanted.bridge, "--refresh"]
+    if wanted.vms != places.FILE:
+        words += ["--vms", str(wanted.vms)]
+    if wanted.records != node_setup.RECORDS:
+        words += ["--record", str(wanted.records)]
+    return words if wanted.domains is not None else [*words, "--no-libvirt"]
 
 
 def _say(options: argparse.Namespace, found: dict[str, Any], sentence: str) -> int:

@@ -75,11 +75,13 @@ def _differing(found: Places, told: Places) -> Iterator[tuple[str, set[Place], s
 
 
 def _difference(name: str, found: set[Place], told: set[Place]) -> str:
-    who = "what is no VM of the fleet" if name == NOBODY else name
+    who, are, have = name, "is", "has"
+    if name == NOBODY:
+        who, are, have = "domains that are no VMs by their labels", "are", "have"
     here, there = _ports(found), _ports(told)
     if here == there:
-        return f"{who} at {here} has other hardware or addresses for libvirt than in the file"
-    return f"{who} is at {here} for libvirt, and at {there} in the file"
+        return f"{who} at {here} {have} other hardware or addresses for libvirt than in the file"
+    return f"{who} {are} at {here} for libvirt, and at {there} in the file"
 
 
 def _ports(found: set[Place]) -> str:
