@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fairnotice.cli.main import main
+from fairnotice.endpoint import node_setup
 from fairnotice.endpoint.config import read
 from fairnotice.endpoint.passing import Passing
 from fairnotice.endpoint.vouching import Network
@@ -119,6 +120,35 @@ def test_check_reads_and_starts_nothing(tmp_path, capsys):
 
     good.write_text("")
     assert main(["endpoint", "--config", str(good), "--check"]) == 2
+
+
+def test_check_says_for_want_of_what_no_vm_is_answered(tmp_path, capsys, monkeypatch):
+    """The bridge and the file of places; and what it did not look at."""
+    (tmp_path / "token").write_text("fairnotice_a_b\n")
+    vms = tmp_path / "vms.json"
+    token = f'token_file = "{tmp_path}/token"\n'
+    network = f'[network]\nbridge = "br9"\nvms = "{vms}"\n'
+    words = ["endpoint", "--config", str(written(tmp_path, LEAST + token + network)), "--check"]
+    monkeypatch.setattr(node_setup, "INTERFACES", tmp_path)
+    assert main(words) == 1
+    said = capsys.readouterr()
+    assert "can be read, but no VM would be answered now. Not looked at: whether a" in said.out
+    assert "takes the token for n's" in said.out
+    assert "[network]: There is no interface br9 here." in said.err
+    assert f"[network]: vms: {vms} cannot be read: No such file" in said.err
+
+    (tmp_path / "br9").mkdir()
+    vms.write_text("{")
+    assert main(words) == 1
+    said = capsys.readouterr()
+    assert "[network]: br9 is no bridge." in said.err
+    assert f"{vms} is no JSON" in said.err
+
+    (tmp_path / "br9" / "bridge").mkdir()
+    vms.write_text('{"vms": {}}')
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert ("is as it should be. Not looked at: whether a" in said.out, said.err) == (True, "")
 
 
 @pytest.mark.parametrize(

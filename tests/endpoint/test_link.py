@@ -23,6 +23,7 @@ OK = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"revision":7}'
 WRONG = b"HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 2\r\n\r\n{}"
 STRANGER = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}"
 FORGOTTEN = b'HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{"joined": false}'
+FORBIDDEN = b'HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\n{"detail": "No."}'
 AWAY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -157,6 +158,23 @@ def test_a_token_that_was_renewed_in_its_file_is_said_without_a_restart():
 
     assert asyncio.run(asyncio.wait_for(whole(), 20)) == [b"old", b"new", b"new"]
     assert tokens == []
+
+
+def test_who_may_not_join_is_told_to_look_at_its_token():
+    """The control plane does not say for which node the token is; the log says where to look."""
+
+    async def whole():
+        async with Far([FORBIDDEN, FORBIDDEN]) as far:
+            passing = Passing("kvm-1", [far.url], token=lambda: "kvm-0s")
+            try:
+                with pytest.raises(Refused, match=r"403 to join: No. Look whether .* for kvm-1 "):
+                    await passing.say("join", {})
+                with pytest.raises(Refused, match=r"403 to report: No.$"):
+                    await passing.say("report", {})
+            finally:
+                await passing.close()
+
+    asyncio.run(asyncio.wait_for(whole(), 20))
 
 
 def feed(*revisions):

@@ -31,10 +31,12 @@ def test_a_vm_that_the_file_does_not_have_is_named(wanted):
     assert out_of_place(wanted) == ["web-0 is at vnet3 for libvirt, and at no port in the file"]
     place = {"port": "vnet3", "mac": MAC, "addresses": ["10.0.0.4", "10.0.0.5"]}
     told(wanted, {"": [place]})
-    assert out_of_place(wanted) == [
-        "what is no VM of the fleet is at no port for libvirt, and at vnet3 in the file",
-        "web-0 is at vnet3 for libvirt, and at no port in the file",
-    ]
+    nobodys, web_0 = out_of_place(wanted)
+    assert nobodys == (
+        "domains that are no VMs by their labels are at no port for libvirt, and at vnet3 in the "
+        "file"
+    )
+    assert web_0 == "web-0 is at vnet3 for libvirt, and at no port in the file"
     told(wanted, {"web-0": [place]})
     assert out_of_place(wanted) == []
 

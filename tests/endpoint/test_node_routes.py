@@ -1,10 +1,13 @@
 """By which way VMs ask and are answered: a bridge without a route to them, and other gateways."""
 
 import json
+import signal
+import sys
 
 import pytest
 
 from tests.endpoint.bridging import CLASSIC, METADATA, bridged_node, needs_a_bridge, run
+from tests.endpoint.test_node_setup import KILLED
 from tests.waiting import until
 
 pytestmark = needs_a_bridge
@@ -117,3 +120,87 @@ def test_whose_gateway_is_another_machine_is_answered(node, address):
     node.setup(*flags(node), "--apply")
     assert node.status("a", where=address) == 200
     run(f"ip -n {name} route replace default via 10.79.0.1")
+
+
+# ---- Routes of others, on a bridge that has no address but ours ----
+
+# One that only the route before it makes possible, of two ways, and in a table of its own.
+OTHERS = (
+    f"{HOSTS} dev br0",
+    "default via 10.79.0.13 dev br0 metric 7",
+    "10.80.0.0/16 nexthop via 10.79.0.11 dev br0 nexthop via 10.79.0.12 dev br0",
+    "10.81.0.0/16 via 10.79.0.13 dev br0 proto static table 100 mtu lock 1400",
+)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A node whose bridge has no address."""
+    with bridged_node(tmp_path_factory.mktemp("bare")) as bare:
+        bare.on_node(f"ip addr del {NODE_ADDRESS} dev br0")
+        bare.on_node("ip link add on0 type bridge")
+        bare.on_node("ip link set on0 up")
+        yield bare
+
+
+def routes(node):
+    """All of a node's."""
+    return node.on_node("ip -4 route show table all")
+
+
+def test_routes_of_others_are_there_as_before(bare):
+    """Made while it is set up: the kernel takes them with the last address, and they are back."""
+    bare.setup(*flags(bare), "--apply")
+    for one in OTHERS:
+        bare.on_node(f"ip route add {one}")
+    # This one cannot be without our address.
+    bare.on_node(f"ip route add 10.82.0.0/16 dev br0 src {METADATA}")
+    bare.setup(*flags(bare), "--undo")
+    before = routes(bare)
+    assert before.count("10.79.0.13") == 2
+    assert before.count("nexthop") == 2
+    assert METADATA not in before
+    # As a restart of the unit does it, and with other flags.
+    bare.setup(*flags(bare), "--apply")
+    bare.setup(*flags(bare), "--interface", "on0", "--apply")
+    assert [line for line in before.splitlines() if line not in routes(bare)] == []
+    bare.setup(*flags(bare), "--undo")
+    assert routes(bare) == before
+    assert not (bare.folder / "record").exists()
+
+    # Typed by hand: what is said to take it away does not take them, either.
+    bare.on_node(["sh", "-ec", bare.setup(*flags(bare))])
+    found = json.loads(bare.setup(*flags(bare), "--undo", "--json"))
+    bare.on_node(["sh", "-ec", "\n".join(found["still_there"])])
+    assert routes(bare) == before
+
+
+@pytest.mark.parametrize("moment", ["before 2", "after 2", "before 4", "after 4"])
+@pytest.mark.parametrize("then", ["--undo", "--apply"])
+def test_routes_of_others_outlive_a_kill(bare, moment, then):
+    """Of the undo, between the address and the last of them: whatever is done next has them."""
+    for one in OTHERS:
+        bare.on_node(f"ip route replace {one}")
+    before = routes(bare)
+    bare.setup(*flags(bare), "--apply")
+    line = [sys.executable, "-c", KILLED, moment, *flags(bare), "--undo"]
+    killed = bare.on_node(line, check=False)
+    assert killed.returncode in {-signal.SIGKILL, 128 + signal.SIGKILL}, killed
+    bare.setup(*flags(bare), then)
+    assert [line for line in before.splitlines() if line not in routes(bare)] == []
+    bare.setup(*flags(bare), "--undo")
+    assert routes(bare) == before
+
+
+def test_a_route_that_cannot_come_back_holds_up_nothing(bare):
+    """Somebody has put another one there since the kill: it stays, and the rest is undone."""
+    bare.on_node(f"ip route replace {HOSTS} dev br0")
+    bare.setup(*flags(bare), "--apply")
+    line = [sys.executable, "-c", KILLED, "after 2", *flags(bare), "--undo"]
+    bare.on_node(line, check=False)
+    bare.on_node(f"ip route add {HOSTS} dev br0 proto static")
+    said = bare.setup(*flags(bare), "--undo")
+    assert f"# ip route add {HOSTS} dev br0 scope link failed: RTNETLINK" in said
+    assert f"{HOSTS} dev br0 proto static scope link" in routes(bare)
+    assert "fairnotice" not in bare.on_node("nft list ruleset")
+    assert not (bare.folder / "record").exists()

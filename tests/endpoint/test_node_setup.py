@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ HEARD = """#!/bin/sh
 [ "$1" = bound ] && echo "option_245=$opt245" > "{file}"
 exit 0
 """
-# `--apply` that is killed before or after its so-manieth line.
+# The command, killed before or after its so-manieth line.
 KILLED = """
 import os, signal, sys
 from fairnotice.cli.main import main
@@ -44,7 +45,15 @@ def killed(line):
     if when == "before":
         do(line)
 Line.do = killed
-main(["node-setup", *sys.argv[2:], "--apply"])
+main(["node-setup", *sys.argv[2:]])
+"""
+# The command, where nft is not installed.
+WITHOUT_NFT = """
+import shutil, sys
+from fairnotice.cli.main import main
+which = shutil.which
+shutil.which = lambda name, **more: None if name == "nft" else which(name, **more)
+sys.exit(main(sys.argv[1:]))
 """
 
 
@@ -139,6 +148,15 @@ def test_what_was_typed_by_hand_is_not_said_to_be_undone(node):
     assert state(node)[:7] == clean[:7]
 
 
+def take_away(node, words):
+    """What was typed by hand, so that the node is as it was."""
+    for line in json.loads(node.setup(*words, "--undo", "--json"))["still_there"]:
+        node.on_node(["sh", "-ec", line])
+    for name in ("rp_filter", "arp_announce"):
+        node.on_node(f"sh -c 'echo 0 > /proc/sys/net/ipv4/conf/br0/{name}'")
+    node.on_node("sh -c 'echo 0 > /sys/class/net/br0/bridge/no_linklocal_learn'")
+
+
 def test_what_was_typed_by_hand_is_as_it_should_be(node):
     """Nobody recorded it: the kernel is asked; and who is plugged in where it is told later on."""
     node.place()
@@ -169,12 +187,23 @@ def test_what_was_typed_by_hand_is_as_it_should_be(node):
         node.on_node(["sh", "-ec", rules])
         node.setup(*words, "--refresh")
         assert node.setup(*words, "--check").startswith("br0 is as it should be.\n")
-    for line in json.loads(node.setup(*words, "--undo", "--json"))["still_there"]:
-        node.on_node(["sh", "-ec", line])
-    for name in ("rp_filter", "arp_announce"):
-        node.on_node(f"sh -c 'echo 0 > /proc/sys/net/ipv4/conf/br0/{name}'")
-    node.on_node("sh -c 'echo 0 > /sys/class/net/br0/bridge/no_linklocal_learn'")
+    take_away(node, words)
     node.place()
+
+
+def test_what_was_typed_by_hand_says_what_fills_it(node):
+    """The lines end with the command that tells who is plugged in where: with the same flags."""
+    words = flags(node, hooks=False)
+    node.vms.unlink()
+    node.on_node(["sh", "-ec", node.setup(*words)])
+    node.place()
+    command = node.setup(*words).splitlines()[-1].removeprefix("# ")
+    assert json.loads(node.setup(*words, "--json"))["refresh"] == command
+    program, name, *rest = shlex.split(command)
+    assert (program, name, "--refresh" in rest) == ("fairnotice", "node-setup", True)
+    node.setup(*rest)
+    assert "fn-a" in node.on_node("nft list set bridge fairnotice_br0 ports")
+    take_away(node, words)
 
 
 def test_what_was_there_already_stays(node):
@@ -256,7 +285,8 @@ def test_other_flags_take_back_what_they_do_not_want(node):
 def test_a_kill_in_between_is_undone_too(node, moment):
     """Killed before or after something is done: it is taken back, or completed, to the byte."""
     before = state(node)
-    killed = node.on_node([sys.executable, "-c", KILLED, moment, *flags(node)], check=False)
+    line = [sys.executable, "-c", KILLED, moment, *flags(node), "--apply"]
+    killed = node.on_node(line, check=False)
     assert killed.returncode in {-signal.SIGKILL, 128 + signal.SIGKILL}, killed
     assert state(node) != before
     if "after" in moment:
@@ -279,6 +309,23 @@ def test_what_fails_in_the_middle_is_undone_too(node):
     node.setup(*flags(node), "--undo")
     assert state(node) == before
     in_the_way.unlink()
+
+
+def test_an_undo_that_cannot_be_ended_says_what_is_left(node):
+    """Without nft: what was done is said before, and what is not at the end; then it goes on."""
+    before = state(node)
+    node.setup(*flags(node), "--apply")
+    words = ["node-setup", *flags(node), "--undo"]
+    line = shlex.join([sys.executable, "-c", WITHOUT_NFT, *words])
+    done = node.on_node(["sh", "-c", f"{line} 2>&1"], check=False)
+    *lines, last = done.stdout.splitlines()
+    assert done.returncode == 2
+    assert lines[-1].startswith("echo 0 > ")
+    assert "in the package nftables. Not undone yet: rules fairnotice_br0" in last
+    assert last.endswith("Once that is mended, run it again (--bridge br0 --undo).")
+    assert METADATA not in node.on_node("ip addr")
+    node.setup(*flags(node), "--undo")
+    assert state(node) == before
 
 
 def test_a_bridge_that_is_gone_is_undone_too(tmp_path):
@@ -310,6 +357,19 @@ def test_who_sees_whose_frames_is_said(node):
     assert seen() == []
     for letter in "ab":
         node.on_node(f"bridge link set dev fn-{letter} isolated off")
+
+
+def test_ports_that_are_nobodys_are_named(node):
+    """A domain without a label may be no VM at all: it is said, and is no fault."""
+    node.setup(*flags(node, hooks=False), "--apply")
+    vms = {"a": [{"port": "fn-a"}], "": [{"port": "fn-c"}, {"port": "fn-b"}]}
+    node.vms.write_text(json.dumps({"vms": vms}))
+    words = (*flags(node, hooks=False), "--check")
+    assert "nobody, and answered 403: fn-b, fn-c. A domain is a VM by" in node.setup(*words)
+    assert json.loads(node.setup(*words, "--json"))["nobodys"] == ["fn-b", "fn-c"]
+    node.place()
+    assert "nobody" not in node.setup(*words)
+    node.setup(*flags(node, hooks=False), "--undo")
 
 
 def test_a_node_has_one_bridge_for_its_vms(node):

@@ -1,5 +1,6 @@
 """A VM that takes what is another's gets nothing: hosts on a real bridge, and a real endpoint."""
 
+import json
 import sys
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 from tests.endpoint.bridging import (
     ADDRESSES,
     CLASSIC,
+    EVENTS_URL,
     MACS,
+    METADATA,
     bridged_node,
     needs_a_bridge,
     run,
@@ -220,3 +223,52 @@ def test_by_version_six_it_is_the_same(tmp_path):
         asks = [sys.executable, "-c", ASKS_FROM_ITS_LINK, local, where.strip("[]")]
         until(lambda: "tentative" not in node.on("b", "ip addr show dev eth0"), "its address")
         assert node.on("b", asks) == "403\n"
+
+
+# ---- Who is nobody ----
+
+
+@pytest.fixture(scope="module")
+def unknown(tmp_path_factory):
+    """A node where b, at an address of nobody's, and c are no VMs of the fleet."""
+    with bridged_node(tmp_path_factory.mktemp("unknown")) as node:
+        node.on_node("ip addr add 169.254.169.254/32 dev br0")
+        node.on_node(f"ip addr add {CLASSIC}/32 dev br0")
+        node.take("b", address="10.79.0.99")
+        node.control_plane(addresses={"a": ADDRESSES["a"]})
+        yield node
+
+
+@pytest.mark.parametrize(
+    ("vms", "source", "says"),
+    [
+        ("b", "10.79.0.99", "10.79.0.99 at fn-b is{}that port is b's, whose addresses are {} ("),
+        ("b", "10.79.0.12", "{1} at fn-b is{0}that port is b's, whose address it is in "),
+        ("", "10.79.0.99", "10.79.0.99 at fn-b is{}that port is nobody's ("),
+        ("other", "10.79.0.99", "10.79.0.99 at fn-b is{}that port is not in "),
+    ],
+)
+def test_a_refusal_says_whose_the_port_is(unknown, vms, source, says):
+    """No label, a wrong address in it, or not in the fleet: which it is, once a minute."""
+    node, refused = unknown, " no VM's address, and is refused; "
+    port = "fn-z" if vms == "other" else "fn-b"
+    place = {"port": port, "mac": MACS["b"], "addresses": [ADDRESSES["b"]]}
+    node.vms.write_text(json.dumps({"vms": {vms: [place]}}))
+    endpoint = node.endpoint()
+    log = node.folder / f"log-{len(node.processes) - 1}"
+    assert [node.status("b", source) for _ in range(3)] == [403, 403, 403]
+    assert node.refused("no_vm") >= 3
+    assert says.format(refused, ADDRESSES["b"]) in log.read_text()
+    assert log.read_text().count("no VM's address") == 1
+    node.end(endpoint)
+
+
+def test_of_who_has_no_port_nothing_is_made_up(unknown):
+    """The node itself asks: it is at no port of its bridge."""
+    endpoint = unknown.endpoint()
+    log = unknown.folder / f"log-{len(unknown.processes) - 1}"
+    unknown.on_node(f"curl -s -o /dev/null {EVENTS_URL.format(METADATA)}")
+    assert (
+        "is no VM's address, and is refused; at which port it is, is not known" in log.read_text()
+    )
+    unknown.end(endpoint)

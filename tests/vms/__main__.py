@@ -21,6 +21,8 @@ def _walked(folder: Path) -> int:
     from tests.vms.guest import CACHE, MissingForGuest, guest  # noqa: PLC0415
     from tests.vms.walk import ADDRESS, VM, walk  # noqa: PLC0415
 
+    both = Nodes(folder)
+    both.take_turn()
     began = CLOCK.monotonic()
     try:
         guest()
@@ -28,7 +30,6 @@ def _walked(folder: Path) -> int:
         print(f"This cannot be shown here. {error}", file=sys.stderr)
         return 1
     print("Two libvirtd are two nodes, in a network namespace of their own ...", flush=True)
-    both = Nodes(folder)
     (folder / NAMESPACE).write_text(both.network.name)
     with both as nodes, Cloud(nodes) as cloud:
         cloud.run_vm(VM, ADDRESS)

@@ -226,8 +226,18 @@ class Nodes:
         self._turn = (guest.CACHE / "nodes.lock").open("ab")
         self.nodes = {name: Node(self.network, folder / name, name) for name in names}
 
+    def take_turn(self) -> None:
+        """Return when no other pair is there; said, where that is waited for."""
+        try:
+            fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stdout.write("Another one is running: waiting for its end.\n")
+            sys.stdout.flush()
+            fcntl.flock(self._turn, fcntl.LOCK_EX)
+
     def __enter__(self) -> Self:
-        fcntl.flock(self._turn, fcntl.LOCK_EX)
+        # Whoever has had it since before has it still.
+        self.take_turn()
         self.network.__enter__()
         try:
             for node in self.nodes.values():

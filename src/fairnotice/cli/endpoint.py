@@ -8,7 +8,8 @@ from pathlib import Path
 
 import uvloop
 
-from fairnotice.cli import exits
+from fairnotice.cli import exits, shown
+from fairnotice.cli.endpoint_check import doubts, not_looked_at
 from fairnotice.cli.logs import log_to_standard_error
 from fairnotice.cli.parsing import Subparsers, examples
 from fairnotice.clock import Clock, SystemClock
@@ -37,7 +38,7 @@ def add(subparsers: Subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--config", metavar="FILE", type=Path, default=FILE, help=f"default {FILE}")
-    parser.add_argument("--check", action="store_true", help="read the file and start nothing")
+    parser.add_argument("--check", action="store_true", help="say what is wrong; start nothing")
     parser.set_defaults(run=run)
 
 
@@ -47,8 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     # Each of them as it is when it runs: URLs, the token, and whom to trust.
     Passing(config.node, config.control_planes, token=config.token, trust=config.trusted())
     if arguments.check:
-        print(f"{arguments.config} is as it should be.")
-        return exits.DONE
+        return _checked(arguments.config, config)
     # Until it can read anything again, nobody ends it by asking for that.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     log_to_standard_error(config.logging.format, config.logging.level)
@@ -57,6 +57,15 @@ def run(arguments: argparse.Namespace) -> int:
     except CannotListen as error:
         raise exits.by_its_key(arguments.config, error) from error
     return exits.DONE
+
+
+def _checked(path: Path, config: Config) -> int:
+    found = list(doubts(config))
+    fits = "can be read, but no VM would be answered now" if found else "is as it should be"
+    print(f"{path} {fits}. {not_looked_at(config)}")
+    for doubt in found:
+        shown.note(doubt)
+    return exits.REFUSED if found else exits.DONE
 
 
 async def serve(config: Config) -> None:

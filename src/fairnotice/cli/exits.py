@@ -22,7 +22,7 @@ NOBODY_READS = 141
 MEANINGS = {
     DONE: "It was done, or looked at; of `doctor`: nothing is wrong.",
     REFUSED: "Refused by the law or by the control plane, or failed on the way; it says why. Of "
-    "`conform`, `doctor`, `scenario run` and `simulate`: something is wrong.",
+    "`conform`, `doctor`, `endpoint --check`, `scenario run` and `simulate`: something is wrong.",
     WRONG_USAGE: "Wrong usage: a word, a flag, a setting or a file that does not fit. Nothing was "
     "asked for.",
     NOT_FOUND: "Nobody has this name or id; those that are near are named.",

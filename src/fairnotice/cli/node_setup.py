@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,11 @@ def _wanted(options: argparse.Namespace) -> Wanted:
     )
 
 
+def _at_once(line: str) -> None:
+    """What fails after it is said after it, wherever both are written to."""
+    print(line, flush=True)
+
+
 def _as_root() -> None:
     if os.geteuid():
         raise UsageError("Only root may change the network of a node: sudo fairnotice node-setup …")
@@ -124,7 +130,7 @@ def _as_root() -> None:
 
 def _apply(options: argparse.Namespace, wanted: Wanted) -> int:
     lines: list[str] = []
-    node_setup.apply(wanted, lines.append if options.json else print)
+    node_setup.apply(wanted, lines.append if options.json else _at_once)
     daemon = node_findings.not_called(wanted)
     if options.json:
         found = {"bridge": wanted.bridge, "done": lines, "restart": daemon or None}
@@ -149,7 +155,7 @@ def _restart(daemon: str) -> str:
 def _undo(options: argparse.Namespace, wanted: Wanted) -> int:
     left = node_findings.unrecorded(wanted)
     lines: list[str] = []
-    node_setup.undo(wanted, lines.append if options.json else print)
+    node_setup.undo(wanted, lines.append if options.json else _at_once)
     there = [str(line) for line in left or ()]
     if options.json:
         found = {"bridge": wanted.bridge, "undone": lines, "recorded": left is None}
@@ -189,6 +195,13 @@ def _check(options: argparse.Namespace, wanted: Wanted) -> int:
     found["restart"] = node_findings.not_called(wanted) or None
     if found["restart"]:
         lines.append(f"by the way: {_restart(found['restart'])}")
+    found["nobodys"] = node_findings.nobodys(wanted)
+    if found["nobodys"]:
+        ports = ", ".join(found["nobodys"])
+        lines.append(
+            f"by the way: whoever is at these ports is nobody, and answered 403: {ports}. A domain "
+            "is a VM by its label; of one that cannot be read, journalctl -t fairnotice-node tells."
+        )
     found["not_isolated"] = node_findings.seen_by_others(wanted)
     if found["not_isolated"]:
         seen = ", ".join(found["not_isolated"])
@@ -211,9 +224,10 @@ def _print(options: argparse.Namespace, wanted: Wanted) -> int:
         }
     )
     by_hand = node_setup.by_hand(wanted)
+    refresh = shlex.join(_refreshing(wanted))
     if options.json:
         found = {"bridge": wanted.bridge, "steps": steps, "endpoint_toml": by_hand}
-        print(json.dumps(found, indent=2))
+        print(json.dumps({**found, "refresh": refresh}, indent=2))
         return exits.DONE
     for step in steps:
         print(f"# {step['why']}")
@@ -221,7 +235,19 @@ def _print(options: argparse.Namespace, wanted: Wanted) -> int:
     print("# Typed by hand, nothing of that is recorded: --undo takes back what --apply did.\n")
     print("# By hand in any case: the endpoint is told where its VMs are.")
     print("\n".join(f"# {line}".rstrip() for line in by_hand.splitlines()))
+    print("#\n# And once the lines above are typed, it is said which VM is plugged in where:")
+    print(f"# {refresh}")
     return exits.DONE
+
+
+def _refreshing(wanted: Wanted) -> list[str]:
+    """What fills the file of places and the tables, where no --apply does it."""
+    words = ["fairnotice", "node-setup", "--bridge", wanted.bridge, "--refresh"]
+    if wanted.vms != places.FILE:
+        words += ["--vms", str(wanted.vms)]
+    if wanted.records != node_setup.RECORDS:
+        words += ["--record", str(wanted.records)]
+    return words if wanted.domains is not None else [*words, "--no-libvirt"]
 
 
 def _say(options: argparse.Namespace, found: dict[str, Any], sentence: str) -> int:

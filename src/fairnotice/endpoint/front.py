@@ -106,7 +106,8 @@ class Front:
         """How VMs are told apart where they come in."""
         if self._vouching is None:
             return Door()
-        return Door(vouch=self._vouching.vouch, stayed=self._vouching.stayed)
+        vouching = self._vouching
+        return Door(vouch=vouching.vouch, stranger=vouching.stranger, stayed=vouching.stayed)
 
     def exposition(self) -> str:
         """What Prometheus is told of the VMs."""

@@ -19,6 +19,8 @@ COMMAND_SECONDS_MAX = 30.0
 CONF = Path("/proc/sys/net/ipv4/conf")
 # Files of others are kept as they are, also where they are no text: in the record, and back again.
 UTF8, AS_IT_IS = "utf-8", "surrogateescape"
+# What `ip route` shows of how a route is doing, and takes from nobody.
+HOW_IT_DOES = frozenset({"dead", "linkdown", "notify", "offload", "trap", "unresolved"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,73 @@ class Address:
 
     def _words(self) -> tuple[str, ...]:
         return (f"{self.address}/32", "dev", self.interface)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Routes of others on an interface, which go with its last IPv4 address, whoever's that is.
+
+    They are kept while an address is taken away, and put back at once; or, where that was killed,
+    by whoever comes next.
+    """
+
+    interface: str
+    routes: tuple[str, ...]
+
+    @classmethod
+    def beside(cls, address: Address) -> "Routes":
+        """All but those that are the kernel's, or need this very address: as `ip` takes them."""
+        needs_it = f" src {address.address} "
+        return cls(
+            address.interface,
+            tuple(
+                route
+                for route in _routes()
+                if f" dev {address.interface} " in f"{route} "
+                and " proto kernel " not in f"{route} "
+                and needs_it not in f"{route} "
+            ),
+        )
+
+    @property
+    def key(self) -> str:
+        return f"routes {self.interface}"
+
+    @property
+    def why(self) -> str:
+        return f"routes of others on {self.interface} are there as before"
+
+    def lines(self) -> list[Line]:
+        """All of them: for whoever takes the address away himself."""
+        return [self._line("replace", route) for route in self.routes]
+
+    def is_done(self, _: object) -> bool:
+        return not self.undoing(None, None)
+
+    def before(self) -> None:
+        """Nothing: they are others'."""
+
+    def mark(self) -> None:
+        """They are there or not."""
+
+    def undoing(self, _: object, __: object) -> list[Line]:
+        """What puts back those that are gone; a gateway is known only by the route to it."""
+        there = set(_routes())
+        gone = [route for route in self.routes if route not in there]
+        return [self._line("add", route) for route in gone]
+
+    def _line(self, how: str, route: str) -> Line:
+        return Line(("ip", "route", how, *route.split()))
+
+
+def _routes() -> list[str]:
+    """Every route of IPv4, in whichever table; those that have no gateway first."""
+    shown = run(("ip", "-o", "-4", "route", "show", "table", "all")).replace("\\", " ")
+    routes = [
+        " ".join(word for word in line.split() if word not in HOW_IT_DOES)
+        for line in shown.splitlines()
+    ]
+    return sorted(routes, key=lambda route: " via " in route)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from fairnotice.endpoint import libvirt_places, places
-from fairnotice.endpoint.node_deeds import Address, Deed, File, Line, Rules, Setting
+from fairnotice.endpoint.node_deeds import Address, Deed, File, Line, Routes, Rules, Setting
 from fairnotice.endpoint.node_setup import (
     HOOK_FILE,
     INTERFACES,
@@ -44,6 +44,12 @@ def seen_by_others(wanted: Wanted) -> list[str]:
     return seen if len(seen) > 1 else []
 
 
+def nobodys(wanted: Wanted) -> list[str]:
+    """Ports of domains that are no VMs: answered 403. Only their owners know whether they are."""
+    known = places.read(wanted.vms) if wanted.vms.exists() else {}
+    return sorted({one.port for one in known.get(NOBODY, ())})
+
+
 def _is_isolated(port: str) -> bool:
     try:
         return (INTERFACES / port / "brport" / "isolated").read_text("ascii").strip() == "1"
@@ -69,11 +75,13 @@ def _differing(found: Places, told: Places) -> Iterator[tuple[str, set[Place], s
 
 
 def _difference(name: str, found: set[Place], told: set[Place]) -> str:
-    who = "what is no VM of the fleet" if name == NOBODY else name
+    who, are, have = name, "is", "has"
+    if name == NOBODY:
+        who, are, have = "domains that are no VMs by their labels", "are", "have"
     here, there = _ports(found), _ports(told)
     if here == there:
-        return f"{who} at {here} has other hardware or addresses for libvirt than in the file"
-    return f"{who} is at {here} for libvirt, and at {there} in the file"
+        return f"{who} at {here} {have} other hardware or addresses for libvirt than in the file"
+    return f"{who} {are} at {here} for libvirt, and at {there} in the file"
 
 
 def _ports(found: set[Place]) -> str:
@@ -144,7 +152,11 @@ def unrecorded(wanted: Wanted) -> list[Line] | None:
     """
     if Record(wanted).kept:
         return None
-    return [line for deed in reversed(deeds(wanted)) for line in _without(deed)]
+    all_of_it = deeds(wanted)
+    lines = [line for deed in reversed(all_of_it) for line in _without(deed)]
+    ours = [one for one in all_of_it if isinstance(one, Address) and one.is_done(None)]
+    # With the last address of an interface its routes go, whoever's they are.
+    return [*lines, *(Routes.beside(ours[0]).lines() if ours else ())]
 
 
 def _without(deed: Deed) -> list[Line]:

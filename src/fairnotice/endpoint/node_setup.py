@@ -25,6 +25,7 @@ from fairnotice.endpoint.node_deeds import (
     File,
     Kept,
     Line,
+    Routes,
     Rules,
     Setting,
 )
@@ -319,16 +320,44 @@ def undo(wanted: Wanted, said: Said) -> int:
     """Take back what the record has, last first; how much that was."""
     with alone(wanted):
         record = Record(wanted)
-        return sum(_take_back(record, *one, said) for one in _backwards(record))
+        try:
+            return sum(_take_back(record, *one, said) for one in _backwards(record))
+        except UsageError as error:
+            # Nothing after it is tried: rules stay for as long as the addresses that they protect.
+            left = ", ".join(key for key, _ in _backwards(record))
+            raise UsageError(
+                f"{error} Not undone yet: {left}. Once that is mended, "
+                f"run it again (--bridge {wanted.bridge} --undo)."
+            ) from error
 
 
 def _take_back(record: Record, key: str, deed: Deed, said: Said) -> int:
+    if isinstance(deed, Routes):
+        return _put_back(record, deed, said)
     kept = record.kept[key]
     lines = deed.undoing(kept["before"], kept["ours"] or deed.mark())
+    # They go with the last address of an interface, and whoever is killed then has them on disk.
+    beside = Routes.beside(deed) if lines and isinstance(deed, Address) else None
+    if beside is not None:
+        record.keep(beside.key, before=None, ours=None, deed=_written(beside))
     for line in lines:
         said(str(line))
         line.do()
+    count = len(lines) + (0 if beside is None else _put_back(record, beside, said))
     record.forget(key)
+    return count
+
+
+def _put_back(record: Record, deed: Routes, said: Said) -> int:
+    lines = deed.undoing(None, None)
+    for line in lines:
+        said(str(line))
+        try:
+            line.do()
+        except UsageError as error:
+            # Its interface is down or gone by now, or somebody has another route there.
+            said(f"# {error}")
+    record.forget(deed.key)
     return len(lines)
 
 
@@ -391,6 +420,8 @@ def _written(deed: Deed) -> list[Any]:
         return ["setting", deed.interface, deed.name, deed.value]
     if isinstance(deed, Rules):
         return ["rules", [list(one) for one in deed.tables], deed.text]
+    if isinstance(deed, Routes):
+        return ["routes", deed.interface, list(deed.routes)]
     assert isinstance(deed, File)  # there are no others
     if isinstance(deed, Kept):
         return ["kept", str(deed.file)]
@@ -404,6 +435,8 @@ def _read(kept: list[Any]) -> Deed:
     if kind in {"setting", "bridge"}:
         interface, name, value = more
         return (Setting if kind == "setting" else BridgeSetting)(interface, name, value, "")
+    if kind == "routes":
+        return Routes(more[0], tuple(more[1]))
     if kind == "rules":
         return Rules(tuple((family, name) for family, name in more[0]), more[1])
     if kind == "kept":

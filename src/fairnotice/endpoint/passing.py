@@ -17,7 +17,7 @@ ASK_SECONDS = 3.0
 # A feed that says nothing for so long is dead: it beats every ten seconds.
 IDLE_SECONDS = 25.0
 _OK = 200
-_UNAUTHENTICATED = 401
+_UNAUTHENTICATED, _FORBIDDEN = 401, 403
 # What another control plane would say as well.
 _SAID_BY_ALL = (400, 401, 403, 404, 409, 413, 422)
 # It will never be taken as it is.
@@ -49,6 +49,7 @@ class Passing:
         token: Callable[[], str | None] = _none,
         trust: ssl.SSLContext | None = None,
     ) -> None:
+        self._node = node
         self._path = f"/v1/endpoints/{quote(node, safe='')}"
         # Read anew where it counts no longer: a token is renewed in its file, without a restart.
         self._read_token = token
@@ -118,6 +119,8 @@ class Passing:
             answer = await self._asked(peer, what, body)
         if answer.status != _OK:
             sentence = f"{peer.url} answered {answer.status} to {what}: {_detail(answer)}"
+            if answer.status == _FORBIDDEN and what == "join":
+                sentence += f" Look whether its token is for {self._node} (fairnotice token list)."
             if answer.status in _SAID_BY_ALL:
                 raise Refused(sentence, answer.status)
             raise Unavailable(sentence)

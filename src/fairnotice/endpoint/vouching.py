@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 # send in turn make the tables say now the one and now the other.
 DISPUTED_SECONDS = 1.0
 LOG_SECONDS = 10.0
+# Of those at whose address is no VM; apart, since one of them may ask every second for ever.
+STRANGER_LOG_SECONDS = 60.0
 RECEIVE_BYTES = 16 * 1024
 SEQUENCES = 2**32
 METRIC = "fairnotice_endpoint_identity_checks_total"
@@ -71,6 +73,8 @@ class Verdict(StrEnum):
     """What came of a check."""
 
     VOUCHED = "vouched"
+    # The fleet has no VM at this address here.
+    NO_VM = "no_vm"
     # The file of places does not have this VM.
     NO_PLACE = "no_place"
     # Answers to the address would go elsewhere than to the network of the VMs.
@@ -206,6 +210,31 @@ class Tables:
         self._socket.close()
 
 
+def _port(behind: Entry) -> str:
+    """The port's name; of what is the bridge's own, none."""
+    return "" if behind.is_the_bridges_own else socket.if_indextoname(behind.interface)
+
+
+class Seldom:
+    """A line of the log at most every so often, whoever would have it written."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._says_again_at = 0.0
+        self._unsaid = 0
+
+    def more(self) -> str | None:
+        """What the line says of those before it that were not written; None: nor is this one."""
+        now = self._clock.monotonic()
+        if now < self._says_again_at:
+            self._unsaid += 1
+            return None
+        unsaid, self._unsaid = self._unsaid, 0
+        self._says_again_at = now + self._seconds
+        return f"; {unsaid} more were refused since the last such line" if unsaid else ""
+
+
 class Vouching:
     """Vouches for VMs, counts, and says in the log whom it does not believe: not too often."""
 
@@ -221,8 +250,8 @@ class Vouching:
         self._watched: Places = self._places.known
         self._moves = Moves(self._tables, clock, self._macs())
         self._disputed_until: dict[str, float] = {}
-        self._says_again_at = 0.0
-        self._unsaid = 0
+        self._refusals = Seldom(clock, LOG_SECONDS)
+        self._strangers = Seldom(clock, STRANGER_LOG_SECONDS)
 
     def vouch(self, address: str, vm: str) -> bool:
         """Whether it is this VM that asks from this address."""
@@ -232,6 +261,44 @@ class Vouching:
             return True
         self._say(verdict, address, vm)
         return False
+
+    def stranger(self, address: str) -> None:
+        """Somebody asks at whose address is no VM: counted, and said whose his port is."""
+        self.counts[Verdict.NO_VM] += 1
+        more = self._strangers.more()
+        if more is None:
+            return
+        port = self._port_of(address)
+        where = f"{address} at {port}" if port else address
+        whose = self._whose(address, port) if port else "at which port it is, is not known"
+        log.warning("%s is no VM's address, and is refused; %s%s", where, whose, more)
+
+    def _whose(self, address: str, port: str) -> str:
+        """Whose port this is by the file of places, and at which addresses he should be."""
+        file = self.network.places
+        self._places.of(places.NOBODY)
+        if self._places.trouble:
+            return self._places.trouble
+        for vm, found in self._places.known.items():
+            told = [place.addresses for place in found if place.port == port]
+            if told and vm == places.NOBODY:
+                return f"that port is nobody's ({file})"
+            if told and address in told[0]:
+                return f"that port is {vm}'s, whose address it is in {file}, but not in the fleet"
+            if told:
+                addresses = ", ".join(told[0]) or "not told"
+                return f"that port is {vm}'s, whose addresses are {addresses} ({file})"
+        return f"that port is not in {file}"
+
+    def _port_of(self, address: str) -> str:
+        """Behind which port an address is, by the tables; empty where they do not say."""
+        try:
+            known = self._tables.leads_to_the_vms(address) and self._tables.mac_of(address)
+            behind = self._tables.port_of(known.mac) if known and known.mac else None
+            return _port(behind) if behind else ""
+        except (OSError, ValueError) as error:
+            log.debug("the kernel's tables: %s", error)
+            return ""
 
     def stayed(self, address: str, vm: str, since: float) -> bool:
         """Whether nobody else was in its place since its connection began, and just before."""
@@ -299,7 +366,7 @@ class Vouching:
             behind = self._tables.port_of(neighbour.mac)
             if behind is None:
                 return Verdict.NO_PORT
-            port = "" if behind.is_the_bridges_own else socket.if_indextoname(behind.interface)
+            port = _port(behind)
         except OSError as error:
             log.debug("the kernel's tables: %s", error)
             return Verdict.FAILED
@@ -316,15 +383,12 @@ class Vouching:
         return verdict
 
     def _say(self, verdict: Verdict, address: str, vm: str) -> None:
-        now = self._clock.monotonic()
-        if now < self._says_again_at:
-            self._unsaid += 1
+        more = self._refusals.more()
+        if more is None:
             return
-        more = f"; {self._unsaid} more were refused since the last such line" * bool(self._unsaid)
         trouble = self._places.trouble if verdict is Verdict.NO_PLACE else ""
         why = f" ({trouble})" if trouble else ""
         log.warning("%s, who asks as %s, is refused: %s%s%s", address, vm, verdict, why, more)
-        self._says_again_at, self._unsaid = now + LOG_SECONDS, 0
 
     def exposition(self) -> str:
         """What Prometheus is told."""

@@ -26,6 +26,7 @@ class Door(NamedTuple):
     vm              set for a unix socket that belongs to one VM: whoever connects is that VM.
     prefix_allowed  whether `/vm/NAME` is believed: on a laptop only, never where VMs reach it.
     vouch           asked, where it is set, whether it is this VM that comes from this address.
+    stranger        told, where it is set, of an address that is no VM's, at which somebody asks.
     stayed          asked, where it is set, before something is done for a VM: whether nobody else
                     was at its address since this instant, at which its connection began.
     """
@@ -34,6 +35,7 @@ class Door(NamedTuple):
     vm: str | None = None
     prefix_allowed: bool = False
     vouch: Callable[[str, str], bool] | None = None
+    stranger: Callable[[str], None] | None = None
     stayed: Callable[[str, str, float], bool] | None = None
 
 
@@ -42,6 +44,8 @@ def caller_at(board: Board, door: Door, address: str) -> Caller | None:
     if door.vm is not None:
         return board.callers.get(door.vm)
     caller = board.addresses.get(door.listener, {}).get(address)
+    if caller is None and door.stranger is not None:
+        door.stranger(address)
     if caller is None or door.vouch is None or door.vouch(address, caller.name):
         return caller
     return None
