@@ -246,6 +246,23 @@ def test_what_is_held_of_a_vm_is_given_back_though_the_node_that_it_left_has_fai
     assert caplog.text.count("is carried on") == 1
 
 
+@pytest.mark.parametrize("phase", [records.MOVING, records.RETURNING, records.STAYING])
+@pytest.mark.parametrize("ago", [timedelta(minutes=30), AHEAD])
+def test_what_is_left_of_a_vm_elsewhere_is_not_started_for_it(nodes, phase, ago):
+    """The node where it was defined last has failed: an older definition is not the VM."""
+    older = nodes["n3"].connection.defineXML(domain(nodes).XMLDesc(2).replace("65536", "32768"))
+    look(nodes)
+    domain(nodes).destroy()
+    left(nodes, ImpactKind.REDEPLOY, phase, ago)
+    (record,) = records_in(domain(nodes).XMLDesc(0))
+    uri = records.impact_uri(record.key)
+    older.setMetadata(2, records.written(record), records.PREFIX, uri, 2)
+    nodes["n1"].away = True
+    look(nodes, failed=["n1"])
+    assert RUNNING not in states(nodes).values()
+    assert phases(nodes, "n3") == {"op/vm": phase}
+
+
 def test_what_runs_elsewhere_is_not_started(nodes):
     """Its node had failed and is back."""
     xml = domain(nodes).XMLDesc(0)

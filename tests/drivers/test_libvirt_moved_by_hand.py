@@ -122,6 +122,25 @@ def test_a_vm_that_runs_on_elsewhere_is_not_said_to_be_off(fresh, kind, migratio
     assert states(vm.nodes) == ({} if vm.undefined else {"n1": OFF}) | {"n2": RUNNING}
 
 
+def test_a_vm_is_where_it_was_last_also_when_a_libvirtd_forgets_why_it_is_off(fresh):
+    """It was moved while it was off, and has ended there since; so it had where it was before."""
+    nodes = fresh()
+    before = nodes["n2"].connection.defineXML(nodes["n1"].connection.lookupByName("vm").XMLDesc(2))
+    before.create()
+    before.destroy()
+    nodes["n1"].connection.lookupByName("vm").destroy()
+
+    async def story():
+        driver = nodes.driver()
+        places = [(await driver.survey(1)).found[0].node]
+        nodes["n1"].instead["state"] = lambda real, *_: [real.state()[0], UNKNOWN]
+        places.append((await driver.survey(1)).found[0].node)
+        await driver.close()
+        return places
+
+    assert asyncio.run(story()) == ["n1", "n1"]
+
+
 def test_a_vm_that_ran_twice_before_is_stopped_twice(fresh):
     """Neither is taken for the other one, moved."""
     nodes = fresh()

@@ -78,8 +78,9 @@ class Footing:
     async def places(self) -> dict[str, Sight]:
         """Where the VM has a domain, by node; Unavailable where that is not certain.
 
-        Where it was when this began, unless that has failed, and where it goes, must say so. Who
-        else cannot be reached is passed over if it was found, or if its node has failed.
+        Where it was when this began, unless that has failed and it runs elsewhere, and where it
+        goes, must say so. Who else cannot be reached is passed over if it was found, or if its node
+        has failed.
         """
         record = self.record
         moved = record.outcome is Outcome.DONE and record.kind in MOVING_KINDS
@@ -92,6 +93,9 @@ class Footing:
             found, lost = found | more, lost | others
         found = {name: sight for name, sight in found.items() if record.is_about(sight.uuid)}
         failed = record.kind is ImpactKind.REDEPLOY and not record.source
+        if not moved and not any(one.active for one in found.values()):
+            # A definition that is off elsewhere may be what is left of it: nobody starts that.
+            needed.add(record.source)
         for name, error in lost.items():
             if name in needed or not (found or failed):
                 raise error
@@ -128,9 +132,19 @@ class Footing:
         return not any(name == host.name or name not in beside for name in running)
 
     async def ended_at(self, host: Host) -> tuple[Host, Sight]:
-        """Where it is that has ended: there, or where somebody has moved it to meanwhile."""
+        """Where it is that has ended: there, or where somebody has moved it to meanwhile.
+
+        Only just after it has: later, others that were off before say so, too.
+        """
         there = await self.look(host)
-        return (host, there) if there is not None and there.ended else await self.place()
+        if there is not None and there.ended:
+            return host, there
+        places = await self.places()
+        ended = {name: sight for name, sight in places.items() if sight.ended}
+        if not places:
+            raise Failed(f"no node has a domain of {self.record.vm}")
+        name = latest(ended or places)
+        return self.hosts[name], places[name]
 
     # ---- What is done and written ----
 
@@ -246,12 +260,11 @@ def latest(places: Mapping[str, Sight]) -> str:
     """The node where the VM is: where it runs, or else where it was put last.
 
     What is active and does not run may be the other end of a migration, which waits for memory.
-    What was moved by hand has ended where it ran last, and is off for another reason where it was.
     """
 
-    def order(name: str) -> tuple[bool, bool, datetime, bool]:
+    def order(name: str) -> tuple[bool, bool, datetime]:
         sight = places[name]
-        return sight.running, sight.active, sight.moved.at, sight.ended
+        return sight.running, sight.active, sight.moved.at
 
     return max(places, key=order)
 
