@@ -228,7 +228,7 @@ def test_a_file_is_written_without_what_is_left_to_its_default():
         '[[vm]]\nname = "a"\nnode = "n-0"\naddresses = ["10.0.0.4"]\n'
         'tags = { team = "shop", "a b" = "c\\"d" }\n'
     )
-    assert to_toml(FleetBody()) == ""
+    assert to_toml(FleetBody()) == "vm = []\n"
 
 
 # ---- What is read ----
@@ -332,6 +332,14 @@ def test_a_bad_file_is_refused_in_one_sentence(text):
     with pytest.raises(UsageError) as refused:
         read_toml(text, "fleet.toml")
     assert str(refused.value) == f"fleet.toml{BAD[text]}"
+
+
+def test_a_file_that_declares_nothing_is_taken_for_a_mistake_unless_it_says_so():
+    """Whoever reads it, for a running service or at a start: it would remove the whole fleet."""
+    for text in ("", "\n", "# my fleet\n"):
+        with pytest.raises(UsageError, match="declares nothing"):
+            read_toml(text, "fleet.toml")
+    assert read_toml("vm = []", "fleet.toml") == FleetBody()
 
 
 @pytest.mark.parametrize("text", ["vm = " + "[" * 9999, "vm = " + "9" * 9999, "", "\n", "a"])

@@ -14,8 +14,7 @@ from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import Subparsers, group, leaf
 from fairnotice.cli.remote import failure
 from fairnotice.cli.session import Session
-from fairnotice.control.fleet_files import Difference, FleetBody, read_tables, to_toml
-from fairnotice.control.toml_tables import parsed
+from fairnotice.control.fleet_files import Difference, FleetBody, read_toml, to_toml
 from fairnotice.errors import UsageError
 
 KINDS = {
@@ -141,14 +140,7 @@ def _read(file: str) -> FleetBody:
         raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{file} is no text in UTF-8.") from error
-    tables = parsed(text, where, "fleet file")
-    if not tables:
-        # As a shell leaves it behind `>` when the command that was to fill it fails.
-        raise UsageError(
-            f"{where} declares nothing, which would remove the whole fleet: was it to be made, and "
-            "that failed? If it is meant, write: vm = []"
-        )
-    return read_tables(tables, where)
+    return read_toml(text, where)
 
 
 def _is_wanted() -> bool:

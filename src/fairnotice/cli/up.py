@@ -44,6 +44,10 @@ CONTROL = Place("127.0.0.1", 8600)
 ARM = Place("127.0.0.1", 8643)
 
 
+# What may be over by itself, where the service runs.
+IN_THE_WAY = (Code.CONFLICT, Code.NO_ROOM)
+
+
 class FleetFile(NamedTuple):
     """What `--fleet` names."""
 
@@ -102,8 +106,9 @@ async def up(plan: Plan, file: FleetFile | None, say: Callable[[str], None]) -> 
 async def declare(run: Running, file: FleetFile | None) -> None:
     """Apply the fleet that was asked for; the sample fleet where there is none yet.
 
-    Where there is one, it stays while something is in the way of another: an event is over only
-    when the service runs. A file that is wrong stays so.
+    Where there is one, it stays while something is in the way of another: an event, or a place that
+    is taken by whom an impact moves, is over only when the service runs. A file that is wrong stays
+    so.
     """
     there = bool(run.service.fleet.nodes)
     if file is None and there:
@@ -112,7 +117,7 @@ async def declare(run: Running, file: FleetFile | None) -> None:
     refusal = await run.service.apply_fleet(specification(wanted))
     if not isinstance(refusal, Refusal):
         return
-    if file is None or not there or refusal.code is not Code.CONFLICT:
+    if file is None or not there or refusal.code not in IN_THE_WAY:
         raise UsageError(f"The fleet cannot be applied. {refusal}")
     later = shlex.join(("fairnotice", "fleet", "apply", file.path))
     log.warning("%s is not applied, the fleet is as it was: %s Then: %s", file.path, refusal, later)

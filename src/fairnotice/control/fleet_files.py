@@ -42,7 +42,14 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
 
 def read_toml(text: str, where: str) -> FleetBody:
     """The fleet of a file; UsageError in one sentence where it is none. `where` is its name."""
-    return read_tables(parsed(text, where, "fleet file"), where)
+    tables = parsed(text, where, "fleet file")
+    if not tables:
+        # As a shell leaves it behind `>` when the command that was to fill it fails.
+        raise UsageError(
+            f"{where} declares nothing, which would remove the whole fleet: was it to be made, and "
+            "that failed? If it is meant, write: vm = []"
+        )
+    return read_tables(tables, where)
 
 
 def read_tables(tables: Mapping[str, Any], where: str) -> FleetBody:
@@ -77,7 +84,8 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 def to_toml(body: FleetBody) -> str:
     """The file that is read as this fleet: without what is left to its default."""
     entries = ((table, entry) for table in _TABLES for entry in getattr(body, table))
-    return "\n".join(_table(table, entry) for table, entry in entries)
+    # A file without anything is taken for a mistake.
+    return "\n".join(_table(table, entry) for table, entry in entries) or "vm = []\n"
 
 
 def _table(table: str, entry: msgspec.Struct) -> str:
