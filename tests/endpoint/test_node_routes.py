@@ -131,6 +131,8 @@ OTHERS = (
     "10.80.0.0/16 nexthop via 10.79.0.11 dev br0 nexthop via 10.79.0.12 dev br0",
     "10.81.0.0/16 via 10.79.0.13 dev br0 proto static table 100 mtu lock 1400",
 )
+# Of this one the kernel keeps the other way, and calls ours dead.
+TWO_WAYS = "10.83.0.0/16 nexthop dev br0 nexthop dev other0"
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +142,9 @@ def bare(tmp_path_factory):
         bare.on_node(f"ip addr del {NODE_ADDRESS} dev br0")
         bare.on_node("ip link add on0 type bridge")
         bare.on_node("ip link set on0 up")
+        bare.on_node("ip link add other0 type bridge")
+        bare.on_node("ip link set other0 up")
+        bare.on_node("ip addr add 192.0.2.1/24 dev other0")
         yield bare
 
 
@@ -173,6 +178,17 @@ def test_routes_of_others_are_there_as_before(bare):
     found = json.loads(bare.setup(*flags(bare), "--undo", "--json"))
     bare.on_node(["sh", "-ec", "\n".join(found["still_there"])])
     assert routes(bare) == before
+
+
+def test_the_way_over_the_bridge_of_a_route_with_others_is_there_as_before(bare):
+    """Of two ways one would go with the last address."""
+    bare.setup(*flags(bare), "--apply")
+    bare.on_node(f"ip route add {TWO_WAYS}")
+    assert "dead" not in bare.on_node("ip route show 10.83.0.0/16")
+    bare.setup(*flags(bare), "--undo")
+    shown = bare.on_node("ip route show 10.83.0.0/16")
+    bare.on_node(f"ip route del {TWO_WAYS}")
+    assert (shown.count("nexthop"), shown.count("dead")) == (2, 0)
 
 
 @pytest.mark.parametrize("moment", ["before 2", "after 2", "before 4", "after 4"])

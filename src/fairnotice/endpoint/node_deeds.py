@@ -20,7 +20,8 @@ CONF = Path("/proc/sys/net/ipv4/conf")
 # Files of others are kept as they are, also where they are no text: in the record, and back again.
 UTF8, AS_IT_IS = "utf-8", "surrogateescape"
 # What `ip route` shows of how a route is doing, and takes from nobody.
-HOW_IT_DOES = frozenset({"dead", "linkdown", "notify", "offload", "trap", "unresolved"})
+DEAD = "dead"
+HOW_IT_DOES = frozenset({DEAD, "linkdown", "notify", "offload", "trap", "unresolved"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,21 +201,30 @@ class Routes:
         """They are there or not."""
 
     def undoing(self, _: object, __: object) -> list[Line]:
-        """What puts back those that are gone; a gateway is known only by the route to it."""
-        there = set(_routes())
-        gone = [route for route in self.routes if route not in there]
-        return [self._line("add", route) for route in gone]
+        """What puts back those that are gone; a gateway is known only by the route to it.
+
+        Of one that has other ways, too, only ours is gone: the kernel calls that dead, also in what
+        replaces it.
+        """
+        there, alive = set(_routes()), set(_routes(alive=True))
+        return [
+            self._line(how, route)
+            for route in self.routes
+            if route not in alive
+            for how in (("del", "add") if route in there else ("add",))
+        ]
 
     def _line(self, how: str, route: str) -> Line:
         return Line(("ip", "route", how, *route.split()))
 
 
-def _routes() -> list[str]:
-    """Every route of IPv4, in whichever table; those that have no gateway first."""
+def _routes(*, alive: bool = False) -> list[str]:
+    """Every route of IPv4, in whichever table, or all of whose ways count; no gateway first."""
     shown = run(("ip", "-o", "-4", "route", "show", "table", "all")).replace("\\", " ")
     routes = [
         " ".join(word for word in line.split() if word not in HOW_IT_DOES)
         for line in shown.splitlines()
+        if not (alive and DEAD in line.split())
     ]
     return sorted(routes, key=lambda route: " via " in route)
 
