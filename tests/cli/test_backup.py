@@ -125,3 +125,7 @@ def test_who_would_be_told_by_a_copy_is_named(tmp_path):
     assert "Webhooks: ops, chat. Left out: nobody is told" in restored.err
     with closing(open_store(copy)) as store:
         assert store.webhooks() == []
+    for words in ((), ("--without-webhooks",)):
+        other = f"sqlite:{tmp_path}/other-{len(words)}.db"
+        shown = typed("restore", file, "--store", other, *words, "--json").json
+        assert (shown["webhooks"], shown["without_webhooks"]) == (["ops", "chat"], bool(words))

@@ -61,7 +61,7 @@ def add(subparsers: Subparsers) -> None:
     )
     fleet = alone(commands, "fleet", _fleet, "a fleet file of all domains that are labeled", lines)
     fleet.add_argument("--config", metavar="FILE", default=FILE, help=f"default {FILE}")
-    what = "make this file, once all of it is known; left out, it is printed"
+    what = "make this file, for its owner, once all of it is known; left out, it is printed"
     fleet.add_argument("--output", metavar="FILE", help=what)
     fleet.add_argument("--force", action="store_true", help="replace a file that is there")
 
@@ -183,6 +183,8 @@ def _fleet(options: argparse.Namespace) -> int:
     path = None if options.output is None else Path(options.output)
     if path is not None:
         must_be_new(path, force=options.force)
+    elif options.force:
+        raise UsageError("--force replaces the file of --output: name one.")
     config = read(Path(options.config))
     if config.driver.kind != "libvirt":
         raise UsageError(f"{options.config}: driver.kind is {config.driver.kind}, not libvirt")

@@ -58,7 +58,8 @@ def _restore(session: Session) -> int:
                 found = _filled(session, file, options.file)
         except OSError as error:
             raise UsageError(f"{options.file} cannot be read: {error.strerror}.") from error
-    return session.show(as_json(found), partial(_say, session, found))
+    result = {**as_json(found), "without_webhooks": options.without_webhooks}
+    return session.show(result, partial(_say, session, found))
 
 
 def _filled(session: Session, file: IO[bytes], name: str) -> Summary:

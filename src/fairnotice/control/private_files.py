@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from fairnotice.errors import UsageError
@@ -27,5 +28,6 @@ def write(path: Path, content: bytes) -> None:
             os.close(opened)
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
         raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
