@@ -328,7 +328,8 @@ def test_a_handler_that_was_renamed_is_missed_aloud(tmp_path, cloud, caplog):
         assert "by one, which agent.toml has no more" in said
         cloud.run_until(event, "Completed")
         cloud.wait_until(lambda: record(home, event).unrecovered)
-        assert not home.ready.exists()
+        # It is written down before it is said.
+        cloud.wait_until(lambda: not home.ready.exists())
     home.config.write_text(text)
     with thread(home, cloud.url_for("batch_0")):
         cloud.wait_until(lambda: home.over)

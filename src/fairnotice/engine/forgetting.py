@@ -49,8 +49,8 @@ def _approved(draft: Draft, request: Request) -> Iterator[Operation]:
     given = Approval(request.requester.name, request.asked_at)
     events = (draft.events[name] for name in request.events if name in draft.events)
     for name in dict.fromkeys(one.operation for one in events if one.approval == given):
-        if name in draft.operations:
-            yield draft.operations[name]
+        # An event is known for as long as its operation is.
+        yield draft.operations[name]
 
 
 def _forget_operation(draft: Draft, operation: Operation) -> None:
