@@ -14,6 +14,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from fairnotice.cli.up import FleetFile, declare
+from fairnotice.control.fleet_files import read_toml
+from tests.control.calling import serving
+
 ROOT = Path(__file__).parents[2]
 FAIRNOTICE = [sys.executable, "-m", "fairnotice"]
 FREE = ("--metadata", "127.0.0.1:0", "--control", "127.0.0.1:0")
@@ -233,6 +237,20 @@ def test_a_fleet_that_cannot_be_applied_yet_keeps_nobody_from_what_there_is(tmp_
         with started(tmp_path, *more, *options) as (process, _):
             assert process.wait(timeout=5) == 2
             assert "nowhere" in process.stderr.read()
+
+
+def test_a_fleet_for_which_there_is_no_room_yet_keeps_nobody_from_what_there_is(caplog):
+    """An impact that moves a VM holds two places until it is over, which it is while this runs."""
+    body = read_toml(
+        '[[node]]\nname = "n"\ncapacity = 1\n'
+        + "".join(f'[[vm]]\nname = "{name}"\nnode = "n"\n' for name in ("a", "b")),
+        "fleet.toml",
+    )
+    with serving() as served:
+        before = served.get("/v1/vms").json
+        served.inside(declare(served.run, FleetFile("fleet.toml", body)))
+        assert served.get("/v1/vms").json == before
+    assert "fleet.toml is not applied, the fleet is as it was: n has 1 slots" in caplog.text
 
 
 def test_the_portal_is_at_its_front(tmp_path):
