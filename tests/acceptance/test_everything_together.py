@@ -14,9 +14,10 @@ from fairnotice.clock import SystemClock
 from fairnotice.control.tokens import Wanted, make
 from fairnotice.stores.opening import open_store
 from fairnotice.words import TokenRole
-from tests.cli.serves import certificate, free_port, serves
+from tests.cli.serves import certificate, serves
 from tests.cli.typed import typed
 from tests.endpoint.noding import endpoint
+from tests.ports import own_port
 from tests.waiting import until
 
 VM = "127.69.0.10"
@@ -109,7 +110,7 @@ def cloud(tmp_path, postgres_url):
             folder = tmp_path / name
             folder.mkdir()
             more = {"store": postgres_url, "certificate": made, "key": key, "impacts": tmp_path}
-            text = SERVE.format(port=free_port(), **more)
+            text = SERVE.format(port=own_port(), **more)
             planes.living.append(stack.enter_context(serves(folder, text)))
         yield planes
 

@@ -5,7 +5,6 @@ what runs on it is killed hard, the agent too, and started again when it is back
 """
 
 import contextlib
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ from http.client import HTTPConnection, HTTPException
 
 from fairnotice.testing import Cloud
 from tests.haproxy import balancer, needs_haproxy
+from tests.ports import own_port
 from tests.waiting import until
 
 pytestmark = needs_haproxy
@@ -34,7 +34,6 @@ class Answer(BaseHTTPRequestHandler):
         pass
 
 class Server(ThreadingHTTPServer):
-    allow_reuse_port = True
     daemon_threads = True
 
 NAME = sys.argv[1].encode()
@@ -127,24 +126,11 @@ class Load:
 
 
 @contextlib.contextmanager
-def ports():
-    """A port for each VM, which stays its own while nobody listens there."""
-    with contextlib.ExitStack() as stack:
-        kept = {}
-        for name in VMS:
-            holder = stack.enter_context(socket.socket())
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            holder.bind(("127.0.0.1", 0))
-            kept[name] = holder.getsockname()[1]
-        yield kept
-
-
-@contextlib.contextmanager
 def shop(directory, *, with_agent):
     """The cloud, what runs on its web VMs, the balancer before them, and the load on it."""
     with contextlib.ExitStack() as stack:
         cloud = stack.enter_context(Cloud())
-        places = stack.enter_context(ports())
+        places = {name: own_port() for name in VMS}
         proxy = stack.enter_context(balancer(directory, places))
         config = directory / "agent.toml"
         config.write_text(AGENT.format(directory=directory, socket=proxy.socket))

@@ -13,9 +13,9 @@ from fairnotice.control.peers import Peer
 from fairnotice.control.running import LOOPBACK, Entrance, Place
 from fairnotice.stores.opening import open_lease, open_store
 from tests.arm.calling import SUBSCRIPTION, VERSION
-from tests.cli.serves import free_port
 from tests.control.bearers import kept
 from tests.control.test_passing_on import ANYWHERE, FLEET, LONG_SECONDS, control_plane, deaf
+from tests.ports import own_port
 from tests.waiting import soon
 
 COMPUTE = f"{SUBSCRIPTION}/resourceGroups/default/providers/Microsoft.Compute"
@@ -51,7 +51,7 @@ class Member:
 @asynccontextmanager
 async def member(url, keys, address=None, *, arm=True):
     """One of several that wants tokens, each with a URL of its own for Azure's tools."""
-    place, tools = (Place(LOOPBACK, free_port()) for _ in range(2))
+    place, tools = (Place(LOOPBACK, own_port()) for _ in range(2))
     signing = signing_with(KeyFile(keys), SystemClock(), f"http://{tools}")
     beside = opened(Port(tools, Entrance(), signing)) if arm else None
     address = address or f"http://{place}"

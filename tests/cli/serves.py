@@ -145,12 +145,6 @@ def serves(folder: Path, text: str = PLAIN, **environment: str) -> Iterator[Serv
             process.wait()
 
 
-def free_port() -> int:
-    """A port that nobody has at the moment: the other control planes are told of it."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
-
-
 def certificate(folder: Path, name: str = "tls", days: int = 30) -> tuple[Path, Path]:
     """A certificate for this machine that vouches for itself, and its key."""
     folder.mkdir(exist_ok=True)

@@ -14,8 +14,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from fairnotice.cli import exits
-from tests.cli.serves import certificate, free_port
+from tests.cli.serves import certificate
 from tests.cli.test_up import FAIRNOTICE, ROOT, control, started
+from tests.ports import own_port
 
 DIRECTORY = "as-az-reads-it"
 
@@ -124,7 +125,7 @@ def test_whoever_was_trusted_in_this_terminal_still_is(home, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--arm", f"localhost:{free_port()}"), "Start one with: fairnotice up; or see --arm."),
+        (("--arm", f"localhost:{own_port()}"), "Start one with: fairnotice up; or see --arm."),
         (("--arm", "ftp://localhost"), "give HOST:PORT or https://HOST:PORT"),
         (("--authority", "tests/fixtures/nobody.pem"), "is not there"),
     ],
@@ -251,7 +252,7 @@ def test_where_it_is_off_it_says_so(home):
 
 def test_nobody_is_signed_in_at_another_than_he_has_named(home, tmp_path):
     """One that does not answer, or that has none: neither means the one at the usual place."""
-    done = az_login(home, FAIRNOTICE_URL=f"http://127.0.0.1:{free_port()}")
+    done = az_login(home, FAIRNOTICE_URL=f"http://127.0.0.1:{own_port()}")
     assert done.returncode == exits.UNREACHABLE
     assert "No control plane answers at" in done.stderr
     assert stops(done)
@@ -334,7 +335,7 @@ def test_a_directory_in_which_nobody_is_logged_in(home, tmp_path):
     assert f"export AZURE_CONFIG_DIR={home[0] / DIRECTORY}\n" in done.stdout
     assert not (tmp_path / "asked").exists()
     assert not [one for one in logins if (home[0] / DIRECTORY / one).exists()]
-    done = az_login(home, "--no-login", "--arm", f"localhost:{free_port()}")
+    done = az_login(home, "--no-login", "--arm", f"localhost:{own_port()}")
     assert "Resource Manager is not at" in done.stderr
     assert stops(done)
 

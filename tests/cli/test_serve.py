@@ -20,10 +20,10 @@ from tests.cli.serves import (
     ON_POSTGRES,
     PLAIN,
     certificate,
-    free_port,
     serves,
 )
 from tests.cli.typed import typed
+from tests.ports import own_port
 from tests.waiting import until
 
 # Waits until somebody lets it go on.
@@ -305,7 +305,7 @@ def test_two_of_them_share_a_database(tmp_path, postgres_url):
         members = []
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
-            port = free_port()
+            port = own_port()
             files = {"certificate": certificate_file, "key": key}
             text = CLUSTER.format(url=postgres_url, port=port, **files)
             it = stack.enter_context(serves(tmp_path / name, text))
@@ -334,7 +334,7 @@ def status_of(port, path):
 
 def test_it_waits_for_a_database_that_is_away_when_it_starts(tmp_path, postgres_server):
     """Alive and not ready, which is said once; it serves when the database is there."""
-    url, port = postgres_server.new_database(), free_port()
+    url, port = postgres_server.new_database(), own_port()
     postgres_server.stop()
 
     def come_back():

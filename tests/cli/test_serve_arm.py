@@ -19,9 +19,10 @@ from fairnotice.control.own_authority import OwnAuthority
 from fairnotice.stores.opening import open_store
 from tests.arm.calling import SUBSCRIPTION, VERSION
 from tests.arm.tools import BIN
-from tests.cli.serves import FLEET, PATIENCE_SECONDS, Answer, certificate, free_port, serves
+from tests.cli.serves import FLEET, PATIENCE_SECONDS, Answer, certificate, serves
 from tests.cli.typed import typed
 from tests.control.bearers import kept
+from tests.ports import own_port
 from tests.waiting import until
 
 WHOLE = """
@@ -108,7 +109,7 @@ def vouched_for(folder):
 @pytest.mark.parametrize("of", [given, vouched_for])
 def test_a_principal_and_a_vm_sign_in_and_the_certificate_is_renewed(tmp_path, of):
     """With the certificate that it was given; and by a reload with the next, if that is one."""
-    keys, port = tmp_path / "keys.pem", free_port()
+    keys, port = tmp_path / "keys.pem", own_port()
     make_key_file(keys)
     store = f"sqlite:{tmp_path}/it.db"
     with closing(open_store(store)) as opened:
@@ -173,7 +174,7 @@ def two(folder, url, reboot):
         members, tools = [], []
         for name in ("one", "two"):
             (folder / name).mkdir()
-            ports = {"control": free_port(), "arm": free_port()}
+            ports = {"control": own_port(), "arm": own_port()}
             text = (WHOLE + CLUSTER).format(certificate=made, key=key, **shared, **ports)
             members.append(stack.enter_context(serves(folder / name, text)))
             tools.append(Tools(ports["arm"], made))

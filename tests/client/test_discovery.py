@@ -1,13 +1,12 @@
 """Where the service is: told, at the usual address, or in a DHCP lease of any of three kinds."""
 
-import socket
-
 import pytest
 
 from fairnotice.client.discovery import PORTS, USUAL, Surroundings, leased_address
 from fairnotice.errors import Away, NoEndpoint, RequestRefused
 from tests.client.bodies import GOOD, one
 from tests.client.scripted import answer, serving
+from tests.ports import own_port
 
 HELLO = answer(GOOD["2017-08-01 to 2019-01-01"][0])
 # What each DHCP client leaves behind, with 127.0.0.1 in option 245.
@@ -44,10 +43,8 @@ lease {
 
 @pytest.fixture
 def closed():
-    """A port at which nobody listens: it is taken, and refuses."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
+    """A port at which nobody listens, and nobody will."""
+    return own_port()
 
 
 def around(tmp_path, closed, port, **environment):

@@ -11,7 +11,6 @@ FOLDER/late has a line for each of those: its epoch, and what its driver said.
 """
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -23,12 +22,13 @@ import uvloop
 
 from fairnotice.clock import SystemClock
 from fairnotice.control.passing_on import Cluster
-from fairnotice.control.running import LOOPBACK, Place, Plan, listening, running
+from fairnotice.control.running import LOOPBACK, Place, Plan, running
 from fairnotice.drivers.command.driver import CommandDriver
 from fairnotice.drivers.command.settings import CommandSettings
 from fairnotice.stores.opening import open_lease, open_store
 from fairnotice.words import ImpactKind
 from tests.conductor.victim import TIMING
+from tests.ports import own_port
 
 LEASE_SECONDS = 2.5
 
@@ -67,7 +67,8 @@ def driver(folder):
 
 async def live(folder, url):
     """Serve until told to end, and then resign."""
-    control = free_place()
+    # Known before anything listens there: the others are told of it.
+    control = Place(LOOPBACK, own_port())
     address = f"http://{control}"
     plan = Plan(
         open_store(url),
@@ -86,12 +87,6 @@ async def live(folder, url):
         sys.stdout.write(json.dumps(said) + "\n")
         sys.stdout.flush()
         await ending.wait()
-
-
-def free_place():
-    """An address that is known before anything listens there: the others are told of it."""
-    with contextlib.closing(listening(Place(LOOPBACK, 0), "control")) as found:
-        return Place(LOOPBACK, found.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from fairnotice.control.running import LOOPBACK, Place, Plan, running
 from fairnotice.drivers.simulated.driver import SimulatedDriver
 from fairnotice.drivers.simulated.durations import AT_ONCE
 from fairnotice.stores.opening import open_lease, open_store
-from tests.cli.serves import free_port
 from tests.control.bearers import kept
+from tests.ports import own_port
 from tests.waiting import soon
 
 LONG_SECONDS = 600.0
@@ -135,7 +135,7 @@ def test_how_the_endpoints_are_is_asked_of_the_one_that_leads(postgres_url):
     """Each reports to it, through whichever control plane: so all of them say the same."""
 
     async def story():
-        places = [Place(LOOPBACK, free_port()) for _ in range(2)]
+        places = [Place(LOOPBACK, own_port()) for _ in range(2)]
         async with AsyncExitStack() as stack:
             runs, peers = [], []
             for place in places:

@@ -8,10 +8,10 @@ import urllib.request
 from contextlib import AsyncExitStack
 
 from fairnotice.control.running import Place
-from tests.cli.serves import free_port
 from tests.cli.test_up import control, started
 from tests.control.test_passing_on import FLEET, control_plane
 from tests.deliveries.receivers import receiving
+from tests.ports import own_port
 from tests.waiting import soon, until
 
 
@@ -92,7 +92,7 @@ def test_whoever_leads_next_goes_on_with_what_waits(postgres_url):
 
 def member(url):
     """One of several control planes."""
-    port = free_port()
+    port = own_port()
     return control_plane(url, f"http://127.0.0.1:{port}", Place("127.0.0.1", port))
 
 

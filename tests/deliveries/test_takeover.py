@@ -6,9 +6,10 @@ from collections import Counter
 from contextlib import ExitStack
 
 from fairnotice.deliveries.courier import AT_ONCE_MAX
-from tests.cli.serves import ON_POSTGRES, free_port, serves
+from tests.cli.serves import ON_POSTGRES, serves
 from tests.deliveries.receivers import receiving
 from tests.deliveries.test_crashes import enable, member, put
+from tests.ports import own_port
 from tests.waiting import soon, until
 
 VMS = [f"vm-{number}" for number in range(12)]
@@ -49,7 +50,7 @@ def members(stack, folder, url):
     found = []
     for name in ("one", "two"):
         (folder / name).mkdir()
-        text = (ON_POSTGRES + CLUSTER).format(url=url, port=free_port())
+        text = (ON_POSTGRES + CLUSTER).format(url=url, port=own_port())
         found.append(stack.enter_context(serves(folder / name, text)))
         until(lambda: standing(found[0])["leading"])
     until(lambda: standing(found[1])["leader"])

@@ -14,6 +14,7 @@ import threading
 from contextlib import contextmanager
 
 from fairnotice.clock import SystemClock
+from tests.ports import own_port
 from tests.waiting import until
 
 PATIENCE_SECONDS = 15
@@ -166,8 +167,8 @@ class Relay:
         self._where = where
         self._lock = threading.Lock()
         self._open = set()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        self.port = own_port()
+        self._listener = socket.create_server(("127.0.0.1", self.port))
         self.url = f"http://127.0.0.1:{self.port}"
         self._begin()
 

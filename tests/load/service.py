@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import Self
 import psutil
 
 from tests.load.fleets import VMS_IN_SET
+from tests.ports import own_port
 
 COMMAND = Path(sys.executable).with_name("fairnotice")
 LIMIT_SECONDS = 60.0
@@ -50,7 +50,7 @@ class Service:
         self._folder = folder
         self._workers = workers
         self._store = f"sqlite:{folder / 'load.db'}"
-        self._control, self.metadata, self._metrics = (f"{HOST}:{port}" for port in _free_ports(3))
+        self._control, self.metadata, self._metrics = (f"{HOST}:{own_port()}" for _ in range(3))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -168,11 +168,3 @@ class Service:
             for number, child in enumerate(parent.children(recursive=True)):
                 found[f"{name}'s worker {number}"] = child.memory_info().rss
         return found
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

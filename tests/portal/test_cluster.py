@@ -7,9 +7,10 @@ from playwright.sync_api import expect
 
 from fairnotice.stores.opening import open_store
 from tests.cli.serves import FLEET, certificate, serves
-from tests.cli.test_serve import CLUSTER, free_port
+from tests.cli.test_serve import CLUSTER
 from tests.control.bearers import kept
 from tests.portal.browsing import needs_browser
+from tests.ports import own_port
 from tests.waiting import until
 
 
@@ -24,7 +25,7 @@ def test_the_page_of_a_follower_acts_and_goes_on_when_the_leader_ends(
         members = []
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
-            text = CLUSTER.format(url=postgres_url, port=free_port(), **files)
+            text = CLUSTER.format(url=postgres_url, port=own_port(), **files)
             text = text.replace("required = false", "required = true")
             members.append(stack.enter_context(serves(tmp_path / name, text)))
             until(lambda: members[0].call("GET", "/readyz", trust=trust).status == 200)

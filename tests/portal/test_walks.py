@@ -21,6 +21,7 @@ from tests.portal.browsing import (
     needs_npm,
     served,
 )
+from tests.ports import own_port
 
 pytestmark = needs_browser
 
@@ -94,14 +95,13 @@ def test_two_browsers_see_the_same(there, opened):
 
 def test_the_service_is_killed_and_comes_back(tmp_path, opened):
     """The page says that it is alone, finds the service again, and shows what it missed."""
-    with started(tmp_path, "--timing", "azure") as (process, said):
-        place = control(said)
-        page = opened(place)
+    options = ("--timing", "azure", "--control", f"127.0.0.1:{own_port()}")
+    with started(tmp_path, *options) as (process, said):
+        page = opened(control(said))
         is_kept = kept(page)
         expect(page.locator("#connection")).to_have_text("live")
         os.kill(process.pid, signal.SIGKILL)
         expect(page.locator("#connection")).to_contain_text("connection lost")
-    options = ("--timing", "azure", "--control", place.removeprefix("http://"))
     with started(tmp_path, *options) as (_, said):
         read, restart, _ = lines(said)
         shell(read)

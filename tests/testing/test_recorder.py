@@ -16,6 +16,7 @@ from fairnotice.testing.manual_clock import ManualClock
 from fairnotice.testing.recordings.recorder import Endpoint, Recorder, poll, polls, recording_proxy
 from fairnotice.testing.recordings.recording import Answer, Failure, Recording
 from tests.metadata.sockets import endpoint, on_sockets
+from tests.ports import own_port
 from tests.testing.taped import EMPTY, ID, POLL, answering, document, recorded
 from tests.testing.taped import http as answered
 
@@ -110,9 +111,7 @@ def test_every_answer_is_recorded_as_what_it_was(tmp_path, name):
 
 def test_nobody_there(tmp_path):
     """Refused is one thing, no way there another."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    (refused,) = recorded(tmp_path / "a", f"http://127.0.0.1:{port}", POLL)
+    (refused,) = recorded(tmp_path / "a", f"http://127.0.0.1:{own_port()}", POLL)
     (lost,) = recorded(tmp_path / "b", "http://nobody.invalid", POLL)
 
     assert refused.answer == Answer(failure=Failure.REFUSED)

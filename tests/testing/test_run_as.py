@@ -13,6 +13,7 @@ import pytest
 from fairnotice.testing import Cloud
 from fairnotice.testing.as_vm.run_as import Guest, command_line
 from tests.cli.test_as import allowed
+from tests.ports import own_port
 
 GUEST = Guest("web-0", "127.69.0.10", ("127.0.0.1", 0))
 LIMIT_SECONDS = 20
@@ -109,8 +110,7 @@ except ConnectionResetError:
 
 def test_an_endpoint_that_is_down_refuses():
     """A service that is restarted looks so from inside, too."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        place = server.getsockname()
+    place = ("127.0.0.1", own_port())
     # It may be so fast that not even connecting seems to work.
     script = """
 try:
