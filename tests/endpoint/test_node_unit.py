@@ -104,6 +104,13 @@ def test_who_changes_a_node_is_alone_though_nothing_is_recorded(tmp_path, throug
     assert not records.exists()
 
 
+def test_nobody_else_can_hold_up_who_changes_a_node(tmp_path):
+    """Whoever may read the folder may lock it: others may only look at a record that they know."""
+    records = tmp_path / "new" / "records"
+    with alone(Wanted("br0", records=records)):
+        assert records.stat().st_mode & 0o777 in {0o711, 0o700}
+
+
 def test_records_that_cannot_be_kept_are_said_to_be_so(tmp_path):
     """Something is in the way of their folder: a sentence, and no waiting."""
     (tmp_path / "file").touch()

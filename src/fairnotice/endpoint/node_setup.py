@@ -32,6 +32,8 @@ from fairnotice.endpoint.node_deeds import (
 from fairnotice.errors import UsageError
 
 RECORDS = Path("/var/lib/fairnotice-node")
+# Whoever may read a folder may lock it, and hold up the hook: others may open what is in it alone.
+_RECORDS_MODE = 0o711
 INTERFACES = Path("/sys/class/net")
 # No path of its own, no space, and no sign that means something to nft: as bridges are called.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
@@ -209,7 +211,6 @@ class Record:
     def _write(self) -> None:
         new = self.path.with_suffix(".new")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             with new.open("w", encoding="utf-8") as file:
                 json.dump({"deeds": self.kept}, file, indent=1)
                 file.flush()
@@ -261,7 +262,7 @@ def _held(records: Path) -> int:
     """The folder of records, locked; never one that is gone by then, and that nobody else finds."""
     while True:
         with contextlib.suppress(FileExistsError):
-            records.mkdir(parents=True, exist_ok=True)
+            records.mkdir(_RECORDS_MODE, parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             # Whoever leaves removes it: before it is opened here, or while this waits for it.
             folder = os.open(records, os.O_RDONLY | os.O_DIRECTORY)
