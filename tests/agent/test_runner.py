@@ -39,6 +39,18 @@ class Service:
             raise self.answers.pop(0)
 
 
+class Hurries(SystemClock):
+    """A clock that has gone on by so much more each time that somebody looks at it."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.looks = 0
+
+    def monotonic(self):
+        self.looks += 1
+        return super().monotonic() + self.looks * self.seconds
+
+
 class Ready(Handler):
     """Has nothing to do."""
 
@@ -68,10 +80,10 @@ def due(seconds, **more):
 class Plan:
     """A plan and all that it needs, and the document that the test shows it."""
 
-    def __init__(self, folder, service, handler, how, limits):
+    def __init__(self, folder, service, handler, how, limits, *, clock=CLOCK):
         self.journal = Journal(folder, CLOCK)
         rule = Rule(Match(), how)
-        self.shop = Workshop(self.journal, [rule], {"a": handler}, limits, clock=CLOCK)
+        self.shop = Workshop(self.journal, [rule], {"a": handler}, limits, clock=clock)
         self.service = service
         self.runner = None
 
@@ -102,9 +114,10 @@ def plan(tmp_path):
     """Makes plans."""
 
     @contextmanager
-    def made(service=None, handler=None, how=None, **limits):
+    def made(service=None, handler=None, how=None, clock=CLOCK, **limits):
         how = how or course("a", acknowledge="never")
-        one = Plan(tmp_path, service or Service(), handler or Ready(), how, Limits(1, limits))
+        parts = (service or Service(), handler or Ready(), how, Limits(1, limits))
+        one = Plan(tmp_path, *parts, clock=clock)
         try:
             yield one
         finally:
@@ -229,6 +242,16 @@ def test_a_go_ahead_that_came_to_nothing_is_not_hammered(plan):
     first, second, third = service.asked
     assert second - first >= 1
     assert third - second >= 2
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.6, 0.9, 1.1])
+def test_a_go_ahead_whose_time_comes_while_it_is_decided_is_given(plan, seconds):
+    """It was too early when that was decided, and is not any more: nothing else would wake it."""
+    service = Service(Away("It is away."), Away("Again."))
+    with plan(service=service, how=course("a"), clock=Hurries(seconds)) as one:
+        one.show(due(900))
+        one.wait(lambda: one.record.acknowledgement)
+    assert one.record.acknowledgement == "given"
 
 
 @pytest.mark.parametrize(("status", "how"), [(400, "refused"), (404, "given")])

@@ -131,7 +131,10 @@ class Runner(threading.Thread):
     def _next(self) -> bool:
         """Do the next thing; whether there may be more."""
         shop = self._shop
-        self._leave()
+        # One instant for all of it: what was too early to be done at it is waited for, and what
+        # came due meanwhile is not taken for done.
+        now = shop.clock.monotonic()
+        self._leave(now)
         with shop.changed:
             record = shop.journal.records[self._event]
             if record.over or shop.ending.is_set():
@@ -140,9 +143,9 @@ class Runner(threading.Thread):
             self._was_shown |= shown is not None
             lost = record.cut_off
             if lost is None:
-                action = self._decide(record, shown)
+                action = self._decide(record, shown, now)
                 if self._has_to_wait(action):
-                    self._wait(seen)
+                    self._wait(seen, now)
                     return True
                 call = self._note(action, record, shown)
             else:
@@ -158,15 +161,14 @@ class Runner(threading.Thread):
                 self._go_ahead(record, shown)
         return True
 
-    def _leave(self) -> None:
+    def _leave(self, now: float) -> None:
         """Before anything is recovered: be none of those who are ready, if that can be."""
         with self._shop.changed:
             record = self._shop.journal.records[self._event]
         if not record.gone or self._meeting.left:
             return
-        now = self._shop.clock.monotonic
-        if now() >= self._leave_at and not self._meeting.leave(record):
-            self._leave_at = now() + AGAIN_SECONDS
+        if now >= self._leave_at and not self._meeting.leave(record):
+            self._leave_at = self._shop.clock.monotonic() + AGAIN_SECONDS
 
     def _has_to_wait(self, action: plan.Action) -> bool:
         match action:
@@ -179,14 +181,14 @@ class Runner(threading.Thread):
                 return not self._meeting.left
         return False
 
-    def _decide(self, record: Record, shown: Event | None) -> plan.Action:
+    def _decide(self, record: Record, shown: Event | None, now: float) -> plan.Action:
         return plan.decide(
             record,
             shown,
             self._service.now(),
             self._shop.limits,
             self._shop.others(self._event),
-            may_retry=self._shop.clock.monotonic() >= self._again_at,
+            may_retry=now >= self._again_at,
         )
 
     def _note(self, action: plan.Action, record: Record, shown: Event | None) -> Call | None:
@@ -208,14 +210,12 @@ class Runner(threading.Thread):
         record = self._shop.journal.records[self._event]
         return plan.how_it_ended(record, self._service.now(), watched=self._was_shown)
 
-    def _wait(self, seen: int) -> None:
-        """Until something is new, or the go-ahead may be tried again."""
+    def _wait(self, seen: int, decided_at: float) -> None:
+        """Until something is new, or what it was too early for may be tried again."""
         shop = self._shop
-        now = shop.clock.monotonic()
-        later = [at - now for at in (self._again_at, self._leave_at) if at > now]
-        shop.changed.wait_for(
-            lambda: shop.news != seen or shop.ending.is_set(), min(later, default=None)
-        )
+        later = [at for at in (self._again_at, self._leave_at) if at > decided_at]
+        seconds = max(0.0, min(later) - shop.clock.monotonic()) if later else None
+        shop.changed.wait_for(lambda: shop.news != seen or shop.ending.is_set(), seconds)
 
     # ---- Handlers ----
 
