@@ -2,7 +2,10 @@
 
 import pytest
 
+from fairnotice.testing.manual_clock import ManualClock
 from tests.cli.typed import Terminal, typed
+from tests.control.calling import serving
+from tests.waiting import until
 
 LISTS = ("vm", "node", "scale-set", "rollout", "operation", "event")
 
@@ -48,6 +51,14 @@ def test_one_thing_is_shown_for_people_and_for_programs(fairnotice, words, told)
     """The same command, read by a person, and with --json by a program."""
     assert told in fairnotice(*words).out
     assert fairnotice(*words, "--json").json
+
+
+def test_a_node_shows_who_does_not_run_there_any_more():
+    """Whoever empties a node to reboot it waits for that."""
+    with serving(clock=ManualClock()) as served:
+        url = f"http://{served.run.control}"
+        assert typed("vm", "stop", "db", url=url).code == 0
+        until(lambda: "batch_1, db (stopped)" in typed("node", "show", "node-1", url=url).out)
 
 
 @pytest.mark.parametrize(

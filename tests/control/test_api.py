@@ -7,6 +7,7 @@ import pytest
 
 from fairnotice.testing.manual_clock import ManualClock
 from tests.control.calling import in_minutes, restarted, serving
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +240,9 @@ def test_what_nobody_is_told_of_before_is_accepted_too(served, path):
 def test_a_vm_that_was_stopped_can_be_started(served):
     """And a node that was cordoned is seen to be."""
     served.post("/v1/vms/db/stop")
+    until(lambda: served.get("/v1/nodes/node-1").json["stopped"] == ["db"])
     assert served.post("/v1/vms/db/start").status == 202
+    until(lambda: served.get("/v1/nodes/node-1").json["stopped"] == [])
     served.post("/v1/nodes/node-0/cordon")
     assert served.get("/v1/nodes/node-0").json["cordoned"] is True
     served.post("/v1/nodes/node-0/uncordon")

@@ -152,8 +152,25 @@ def test_rule_22_a_dry_run_names_the_vm_to_move():
     story = Story(spec)
     forecast = dry_run(story, "n-0", "n-1")
     assert [node.node for node in forecast.order] == ["n-1"]
-    assert "w-1" in in_the_way(forecast)["n-0"]
+    assert "redeploy w-1" in in_the_way(forecast)["n-0"]
     assert forecast.ends_at is not None
+
+
+def test_rule_22_what_stands_in_the_way_of_one_node_is_gone_when_it_is_done_as_said():
+    """The VM is redeployed, as the refusal says; then the node may be maintained."""
+    spec = FleetSpec(
+        (NodeSpec("n-0"), NodeSpec("n-1")),
+        (VmSpec("w-0", "n-0", "web"), VmSpec("w-1", "n-0", "web")),
+        (SetSpec("web"),),
+    )
+    story = Story(spec)
+    maintain = story.node_command(OperationKind.HOST_UPDATE, "n-0")
+    assert "Redeploy w-1 first" in story.refused(maintain).remedy
+    story.redeploy("w-1")
+    story.approve("w-1")
+    story.done()
+    assert story.fleet.vms["w-1"].node == "n-1"
+    story.maintain("n-0")
 
 
 def test_rule_22_a_dry_run_with_a_failed_node_past_the_budget_has_no_end():

@@ -142,6 +142,8 @@ def _changed(
         raise UsageError(_unreadable(options, old, fields))
     for sentence in wrong.values():
         raise UsageError(sentence)
+    if label.update_domain is not None and not label.is_in_a_set:
+        raise UsageError("update_domain is of a set's VMs alone: name the set too.")
     from fairnotice.drivers.libvirt import disks  # noqa: PLC0415 - it needs libvirt's library
 
     if "ephemeral_disks" in fields:

@@ -176,7 +176,7 @@ def _picture(session: Session, node: dict[str, Any]) -> None:
         (
             ("fault domain", str(node["fault_domain"])),
             ("slots", f"{node['used']} of {node['capacity']} used"),
-            ("VMs", shown.listed(node["vms"])),
+            ("VMs", _vms(node)),
             ("endpoint", _endpoint(session, node)),
         ),
     )
@@ -185,6 +185,13 @@ def _picture(session: Session, node: dict[str, Any]) -> None:
         shown.say("", operation.headline(live))
         shown.say(shown.dim(f"  {name}"))
         operation.events(session, live)
+
+
+def _vms(node: dict[str, Any]) -> str | None:
+    """Its VMs; whoever waits to reboot the node is told which of them do not run any more."""
+    return shown.listed(
+        f"{name} ({Power.STOPPED})" if name in node["stopped"] else name for name in node["vms"]
+    )
 
 
 def _endpoint(session: Session, node: dict[str, Any]) -> str | None:

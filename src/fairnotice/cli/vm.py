@@ -29,7 +29,10 @@ DEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "evict": ("take Spot VMs away, after notice", ("fairnotice vm evict spot_0",)),
-    "delete": ("delete VMs, after terminate notice", ("fairnotice vm delete batch_3",)),
+    "delete": (
+        "delete VMs; only those of a scale set with terminate notice are told first",
+        ("fairnotice vm delete batch_3",),
+    ),
     "stop": ("stop VMs; they keep their place", ("fairnotice vm stop db",)),
     "start": ("start VMs that are stopped", ("fairnotice vm start db",)),
     "deallocate": ("stop VMs and give up their place", ("fairnotice vm deallocate db",)),

@@ -88,6 +88,8 @@ class Node(Shape):
     capacity: int
     used: int
     vms: list[str]
+    # Those of them that do not run: they keep their places.
+    stopped: list[str]
     operations: list[str]
     # Whether it has an endpoint of its own, for which events wait.
     endpoint: bool

@@ -68,6 +68,7 @@ def vm(fleet: Fleet, row: Vm) -> shapes.Vm:
 
 def node(fleet: Fleet, row: Node) -> shapes.Node:
     """A node as it is now."""
+    vms = list(fleet.vms_on_node.get(row.name, ()))
     return shapes.Node(
         name=row.name,
         state=row.state,
@@ -75,7 +76,8 @@ def node(fleet: Fleet, row: Node) -> shapes.Node:
         fault_domain=row.fault_domain,
         capacity=row.capacity,
         used=fleet.used_slots(row.name),
-        vms=list(fleet.vms_on_node.get(row.name, ())),
+        vms=vms,
+        stopped=[name for name in vms if not fleet.vms[name].running],
         operations=list(fleet.operations_on_node.get(row.name, ())),
         endpoint=row.name in fleet.endpoints,
     )

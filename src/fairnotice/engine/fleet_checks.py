@@ -93,7 +93,7 @@ def _check_update_domain(vm: VmSpec, field: str, *, standalone: bool) -> None:
         return
     if standalone:
         why = f"{vm.name} is standalone and has no update domain."
-        misfit(field, why, "Leave it out.", rule=21)
+        misfit(field, why, "Leave update_domain out.", rule=21)
     if vm.update_domain < 0:
         why = f"{vm.name} has update domain {vm.update_domain}."
         misfit(field, why, "Count from 0.", rule=21)

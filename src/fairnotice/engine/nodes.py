@@ -243,7 +243,7 @@ def must_keep_domains_apart(draft: Draft, node: Node, vms: Sequence[Vm]) -> None
         refuse(
             Code.CONFLICT,
             f"{node.name} holds two update domains of {meeting.scope}.",
-            f"Move {meeting.name} away first, or force it.",
+            f"Redeploy {meeting.name} first, which moves it elsewhere, or force it.",
             rule=22,
         )
     obstacle = in_the_way(draft, node, by_domain(vms))

@@ -84,10 +84,9 @@ def look_at_node(draft: Draft, rollout: Rollout, name: str) -> Verdict:
     vms = vms_hit(draft, name)
     meeting = two_domains(vms)
     if meeting is not None:
-        return Verdict(
-            Cause.SKIPPED,
-            f"{name} holds two update domains of {meeting.scope}: move {meeting.name} away",
-        )
+        why = f"{name} holds two update domains of {meeting.scope}"
+        remedy = f"redeploy {meeting.name}, which moves it elsewhere"
+        return Verdict(Cause.SKIPPED, f"{why}: {remedy}")
     return _look_at_scopes(draft, rollout, node, by_domain(vms))
 
 

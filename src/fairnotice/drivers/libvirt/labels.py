@@ -50,6 +50,11 @@ class Label(NamedTuple):
     # Targets (`vdb`) of disks whose contents are lost with the VM's place.
     ephemeral_disks: tuple[str, ...] = ()
 
+    @property
+    def is_in_a_set(self) -> bool:
+        """Whether it names the set that it belongs to."""
+        return any(getattr(self, name) for name in _SETS)
+
     def spec(self, domain: str, node: str) -> VmSpec:
         """The VM as a fleet declares it."""
         return VmSpec(
