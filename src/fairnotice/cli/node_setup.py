@@ -10,6 +10,7 @@ from typing import Any
 from fairnotice.cli import exits
 from fairnotice.cli.parsing import Subparsers, alone
 from fairnotice.endpoint import libvirt_places, node_findings, node_setup, places
+from fairnotice.endpoint.node_deeds import Deed
 from fairnotice.endpoint.node_setup import Wanted
 from fairnotice.errors import UsageError
 
@@ -30,7 +31,7 @@ def add(subparsers: Subparsers) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--apply", action="store_true", help="do what is missing (root)")
     how.add_argument("--undo", action="store_true", help="take back what was done (root)")
-    how.add_argument("--check", action="store_true", help="say what is missing")
+    how.add_argument("--check", action="store_true", help="say what is missing (root)")
     how.add_argument(
         "--refresh",
         action="store_true",
@@ -173,8 +174,21 @@ def _undo(options: argparse.Namespace, wanted: Wanted) -> int:
     return exits.DONE
 
 
+def _missing(wanted: Wanted) -> list[Deed]:
+    """By whoever has what it takes to look: of what is out of sight, nothing is said."""
+    try:
+        return node_findings.missing_in_sight(wanted)
+    except UsageError as error:
+        if not os.geteuid():
+            raise
+        why = str(error).splitlines()[0].rstrip(".")
+        raise UsageError(
+            f"{why}. Only root can look at all of it: sudo fairnotice node-setup …"
+        ) from error
+
+
 def _check(options: argparse.Namespace, wanted: Wanted) -> int:
-    left, over = node_setup.missing(wanted), node_findings.left_over(wanted)
+    left, over = _missing(wanted), node_findings.left_over(wanted)
     lines = [f"missing: {one.why} ({one.key})" for one in left]
     void = node_findings.overruled(wanted)
     lines += [f"overruled: {why}." for why in void]

@@ -7,23 +7,60 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from fairnotice.endpoint import libvirt_places, places
-from fairnotice.endpoint.node_deeds import Address, Deed, File, Line, Routes, Rules, Setting
+from fairnotice.endpoint.node_deeds import (
+    Address,
+    Deed,
+    File,
+    Line,
+    Routes,
+    Rules,
+    Setting,
+    run,
+)
 from fairnotice.endpoint.node_setup import (
     HOOK_FILE,
     INTERFACES,
     Record,
     Wanted,
     deeds,
+    missing,
     unwanted,
 )
 from fairnotice.endpoint.places import NOBODY, Place, Places
 from fairnotice.endpoint.vouching import Network, Tables
+from fairnotice.errors import UsageError
 
 # Of the daemon that calls hooks, whole or split: written when it starts (virpidfile.c).
 PIDS = tuple(map(Path, ("/run/libvirtd.pid", "/run/virtqemud.pid", "/run/libvirt/libvirtd.pid")))
 
 # Of more VMs it is said how many: one route mends them all.
 NAMED_MAX = 3
+
+
+def missing_in_sight(wanted: Wanted) -> list[Deed]:
+    """What is missing; UsageError where something is only out of sight of whoever asks."""
+    left = missing(wanted)
+    run(("nft", "list", "tables"))
+    if any(isinstance(one, Rules) and one.shown() for one in left):
+        # They may be right, as it is seen in a network of one's own.
+        run(("unshare", "--net", "true"))
+    for path in (wanted.vms, *_kept_by_libvirt(wanted)):
+        try:
+            path.open("rb").close()
+        except PermissionError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+        except OSError:
+            # A folder, or not there: that is seen as well.
+            continue
+    return left
+
+
+def _kept_by_libvirt(wanted: Wanted) -> list[Path]:
+    """From what it is said who is where."""
+    if wanted.domains is None:
+        return []
+    domains = sorted(wanted.domains.glob("*.xml"))
+    return [wanted.domains, *domains, wanted.leases / f"{wanted.bridge}.status"]
 
 
 def overruled(wanted: Wanted) -> list[str]:
