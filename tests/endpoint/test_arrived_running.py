@@ -5,6 +5,8 @@ import pytest
 from tests.endpoint.bridging import (
     ADDRESSES,
     CLASSIC,
+    FLEET_NODE,
+    FLEET_VM,
     MACS,
     METADATA,
     bridged_node,
@@ -103,6 +105,26 @@ def test_whoever_is_not_who_he_says_is_not_taken_in_by_that(node):
     remembers(node, "c", METADATA)
     assert node.status("c", seconds=1) == 0
     assert node.refused("vouched") == before
+
+
+def test_who_is_here_before_the_control_plane_knows_it_is_in_the_fleet(tmp_path):
+    """On the node that it left, until its move is over: it is said that it is not here yet."""
+    fleet = tmp_path / "fleet.toml"
+    nodes = FLEET_NODE + FLEET_NODE.replace("node-0", "node-1")
+    on_another = FLEET_VM.format("b", ADDRESSES["b"]).replace("node-0", "node-1")
+    fleet.write_text(nodes + FLEET_VM.format("a", ADDRESSES["a"]) + on_another)
+    with bridged_node(tmp_path) as early:
+        early.on_node(f"ip addr add {METADATA}/32 dev br0")
+        early.on_node(f"ip addr add {CLASSIC}/32 dev br0")
+        early.start("up", "--store", "memory:", "--fleet", str(fleet), ready="8600")
+        early.endpoint()
+        early.answered("a")
+        assert early.status("b") == 403
+        log = (early.folder / "log-1").read_text()
+    assert (
+        f"that port is b's, whose address it is in {early.vms}, but the control plane has no VM "
+        "with it on this node (yet)"
+    ) in log
 
 
 def test_with_several_addresses_of_hardware_the_bridges_own_is_right(node):

@@ -10,6 +10,8 @@ from fairnotice.endpoint.node_setup import HOOK_FILE, Wanted
 from tests.endpoint.test_places import LABEL, libvirt
 
 MAC = "52:54:00:aa:bb:01"
+# Than anything that is written while this runs; in seconds.
+LATER = 2**32
 
 
 @pytest.fixture
@@ -73,7 +75,34 @@ def test_a_daemon_that_is_older_than_its_hook_is_named(tmp_path):
     os.utime(hook, (0, 0))
     assert not_called(wanted, [pid]) == ""
     os.utime(hook, (2, 2))
+    assert not_called(wanted, [pid]) == "virtqemud"
     for nobody in ("999999999", "", "-1"):
         pid.write_text(nobody)
         os.utime(pid, (1, 1))
         assert not_called(wanted, [pid]) == ""
+
+
+def test_a_daemon_that_had_a_hook_when_it_started_calls_them_all(tmp_path):
+    """One that is written anew in its place, or beside another: no restart is needed for it."""
+    wanted, hook = Wanted("br0", hooks=tmp_path), tmp_path / HOOK_FILE
+    pid = tmp_path / "libvirtd.pid"
+    pid.write_text(f"{os.getpid()}\n")
+    hook.parent.mkdir()
+    hook.write_text("#!/bin/sh\n")
+    os.utime(hook, (2, 2))
+    os.utime(pid, (1, 1))
+    os.utime(hook.parent, (0, 0))
+    assert not_called(wanted, [pid]) == ""
+
+    for other in (tmp_path / "qemu", hook.parent / "10-other"):
+        other.write_text("#!/bin/sh\n")
+        # It starts after the other was written, and before ours was.
+        os.utime(pid, (LATER, LATER))
+        for ours in (hook, hook.parent):
+            os.utime(ours, (LATER + 1, LATER + 1))
+        assert not_called(wanted, [pid]) == "libvirtd"
+        other.chmod(0o755)
+        assert not_called(wanted, [pid]) == ""
+        os.utime(pid, (1, 1))
+        assert not_called(wanted, [pid]) == "libvirtd"
+        other.unlink()

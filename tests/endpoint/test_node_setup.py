@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import sys
 import pytest
 
 from fairnotice.client.discovery import leased_address
+from fairnotice.endpoint.node_setup import HOOK_FILE
 from tests.endpoint.bridging import (
     ADDRESSES,
     CLASSIC,
@@ -381,6 +383,43 @@ def test_a_node_has_one_bridge_for_its_vms(node):
     assert (refused.returncode, "set up for br0" in refused.stderr) == (2, True), refused.stderr
     assert state(node) == after
     node.setup(*flags(node), "--undo")
+    node.on_node("ip link del br1")
+
+
+def test_a_bridge_that_was_set_up_by_hand_is_the_one_for_vms_too(node):
+    """Nobody recorded it: it is known by what is there, and what is said to be done helps."""
+    node.on_node("ip link add br1 type bridge")
+    hook = node.folder / "etc" / "hooks" / HOOK_FILE
+    node.on_node(["sh", "-ec", node.setup(*flags(node))])
+    node.setup(*flags(node), "--apply")
+    assert not (node.folder / "record").exists()
+    second = ("--bridge", "br1", "--apply")
+
+    def refused(*what):
+        before = state(node)
+        found = node.setup(*flags(node), *second, check=False)
+        assert found.returncode == 2
+        assert f"already, without a record: {', '.join(what)}. A node" in found.stderr
+        assert "--bridge br0 --undo says how" in found.stderr
+        assert state(node) == before
+
+    bridge, inet = (f"the table {family} fairnotice_br0" for family in ("bridge", "inet"))
+    refused(bridge, inet, f"the hook {hook}")
+    node.on_node("nft delete table bridge fairnotice_br0")
+    refused(inet, f"the hook {hook}")
+    # What is left after a reboot; and it need not be what these flags would write.
+    node.on_node("nft delete table inet fairnotice_br0")
+    hook.write_text(hook.read_text().replace(sys.executable, "/opt/python"))
+    refused(f"the hook {hook}")
+    hook.unlink()
+    take_away(node, flags(node))
+
+    for others in ("#!/bin/sh\n# somebody's\n", "\x00", ""):
+        hook.write_text(others)
+        node.setup(*flags(node), *second)
+        node.setup(*flags(node), "--bridge", "br1", "--undo")
+        assert hook.read_text() == others
+    shutil.rmtree(node.folder / "etc")
     node.on_node("ip link del br1")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from fairnotice.cli import exits
 from fairnotice.cli.parsing import Subparsers, alone
 from fairnotice.endpoint import libvirt_places, node_findings, node_setup, places
+from fairnotice.endpoint.node_deeds import Deed
 from fairnotice.endpoint.node_setup import Wanted
 from fairnotice.errors import UsageError
 
@@ -30,7 +31,7 @@ def add(subparsers: Subparsers) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--apply", action="store_true", help="do what is missing (root)")
     how.add_argument("--undo", action="store_true", help="take back what was done (root)")
-    how.add_argument("--check", action="store_true", help="say what is missing")
+    how.add_argument("--check", action="store_true", help="say what is missing (root)")
     how.add_argument(
         "--refresh",
         action="store_true",
@@ -138,17 +139,19 @@ def _apply(options: argparse.Namespace, wanted: Wanted) -> int:
         return exits.DONE
     but = node_findings.overruled(wanted)
     but += filter(None, [node_findings.not_answered(wanted)])
+    if daemon:
+        # It is always so when the hook has just been written: nothing of this has failed.
+        but.append(_restart(daemon))
     print(f"# {wanted.bridge} is as it should be" + (", but:" if but else "."))
     print("".join(f"# {why}.\n" for why in but), end="")
-    if daemon:
-        print(f"# {_restart(daemon)}")
     return exits.DONE
 
 
 def _restart(daemon: str) -> str:
     return (
         f"{daemon} runs since before its hook was written, and looks for hooks when it starts: "
-        f"systemctl restart {daemon} (domains go on running)."
+        "until it is restarted, VMs that start or arrive may be answered 403 "
+        f"(systemctl restart {daemon}: domains go on running)"
     )
 
 
@@ -171,8 +174,21 @@ def _undo(options: argparse.Namespace, wanted: Wanted) -> int:
     return exits.DONE
 
 
+def _missing(wanted: Wanted) -> list[Deed]:
+    """By whoever has what it takes to look: of what is out of sight, nothing is said."""
+    try:
+        return node_findings.missing_in_sight(wanted)
+    except UsageError as error:
+        if not os.geteuid():
+            raise
+        why = str(error).splitlines()[0].rstrip(".")
+        raise UsageError(
+            f"{why}. Only root can look at all of it: sudo fairnotice node-setup …"
+        ) from error
+
+
 def _check(options: argparse.Namespace, wanted: Wanted) -> int:
-    left, over = node_setup.missing(wanted), node_findings.left_over(wanted)
+    left, over = _missing(wanted), node_findings.left_over(wanted)
     lines = [f"missing: {one.why} ({one.key})" for one in left]
     void = node_findings.overruled(wanted)
     lines += [f"overruled: {why}." for why in void]
@@ -187,14 +203,15 @@ def _check(options: argparse.Namespace, wanted: Wanted) -> int:
     silent = node_findings.not_answered(wanted)
     if silent:
         lines.append(f"not answered: {silent}.")
+    daemon = node_findings.not_called(wanted)
+    if daemon:
+        lines.append(f"not called: {_restart(daemon)}.")
     lines = lines or [f"{wanted.bridge} is as it should be."]
     found: dict[str, Any] = {"bridge": wanted.bridge}
     found["missing"] = [{"key": d.key, "why": d.why} for d in left]
     found["overruled"], found["left_over"], found["out_of_place"] = void, over, out
     found["not_answered"] = silent or None
-    found["restart"] = node_findings.not_called(wanted) or None
-    if found["restart"]:
-        lines.append(f"by the way: {_restart(found['restart'])}")
+    found["restart"] = daemon or None
     found["nobodys"] = node_findings.nobodys(wanted)
     if found["nobodys"]:
         ports = ", ".join(found["nobodys"])
@@ -207,7 +224,7 @@ def _check(options: argparse.Namespace, wanted: Wanted) -> int:
         seen = ", ".join(found["not_isolated"])
         lines.append(f"by the way: VMs at these ports see each other's frames: {seen}.")
     _say(options, found, "\n".join(lines))
-    return exits.REFUSED if left or over or void or out or silent else exits.DONE
+    return exits.REFUSED if left or over or void or out or silent or daemon else exits.DONE
 
 
 def _print(options: argparse.Namespace, wanted: Wanted) -> int:

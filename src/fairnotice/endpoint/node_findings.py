@@ -1,28 +1,66 @@
 """What is to be said of a node beside its deeds: nothing of it is changed here."""
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from ipaddress import IPv4Address
 from pathlib import Path
 
 from fairnotice.endpoint import libvirt_places, places
-from fairnotice.endpoint.node_deeds import Address, Deed, File, Line, Routes, Rules, Setting
+from fairnotice.endpoint.node_deeds import (
+    Address,
+    Deed,
+    File,
+    Line,
+    Routes,
+    Rules,
+    Setting,
+    run,
+)
 from fairnotice.endpoint.node_setup import (
     HOOK_FILE,
     INTERFACES,
     Record,
     Wanted,
     deeds,
+    missing,
     unwanted,
 )
 from fairnotice.endpoint.places import NOBODY, Place, Places
 from fairnotice.endpoint.vouching import Network, Tables
+from fairnotice.errors import UsageError
 
 # Of the daemon that calls hooks, whole or split: written when it starts (virpidfile.c).
 PIDS = tuple(map(Path, ("/run/libvirtd.pid", "/run/virtqemud.pid", "/run/libvirt/libvirtd.pid")))
 
 # Of more VMs it is said how many: one route mends them all.
 NAMED_MAX = 3
+
+
+def missing_in_sight(wanted: Wanted) -> list[Deed]:
+    """What is missing; UsageError where something is only out of sight of whoever asks."""
+    left = missing(wanted)
+    run(("nft", "list", "tables"))
+    if any(isinstance(one, Rules) and one.shown() for one in left):
+        # They may be right, as it is seen in a network of one's own.
+        run(("unshare", "--net", "true"))
+    for path in (wanted.vms, *_kept_by_libvirt(wanted)):
+        try:
+            path.open("rb").close()
+        except PermissionError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+        except OSError:
+            # A folder, or not there: that is seen as well.
+            continue
+    return left
+
+
+def _kept_by_libvirt(wanted: Wanted) -> list[Path]:
+    """From what it is said who is where."""
+    if wanted.domains is None:
+        return []
+    domains = sorted(wanted.domains.glob("*.xml"))
+    return [wanted.domains, *domains, wanted.leases / f"{wanted.bridge}.status"]
 
 
 def overruled(wanted: Wanted) -> list[str]:
@@ -130,19 +168,34 @@ def _leads_to_the_vms(tables: Tables, address: str) -> bool:
 def not_called(wanted: Wanted, pids: Iterable[Path] = PIDS) -> str:
     """The daemon that runs since before its hook was there; empty where none does.
 
-    It may have had another hook from the beginning, and call ours as well: that is not known.
+    It may have had ours from the beginning, taken away and put back since: that is not known.
     """
     if wanted.hooks is None:
         return ""
     for pid in pids:
         try:
-            is_older = pid.stat().st_mtime_ns < (wanted.hooks / HOOK_FILE).stat().st_mtime_ns
+            finds_it = _had_a_hook(wanted.hooks, pid.stat().st_mtime_ns)
             is_there = Path("/proc", str(int(pid.read_text("ascii")))).exists()
         except (OSError, ValueError):
             continue
-        if is_older and is_there:
+        if is_there and not finds_it:
             return pid.stem
     return ""
+
+
+def _had_a_hook(hooks: Path, started: int) -> bool:
+    """Whether libvirt found a hook for VMs when it started: then it calls all, also later ones."""
+    ours = hooks / HOOK_FILE
+    # What is written anew in its place was there before: its folder shows nothing of it.
+    if min(ours.stat().st_mtime_ns, ours.parent.stat().st_mtime_ns) <= started:
+        return True
+    others = {hooks / "qemu", *ours.parent.iterdir()} - {ours}
+    # By when it came here, whatever time its package gave it.
+    return any(_is_run(one) and one.stat().st_ctime_ns <= started for one in others)
+
+
+def _is_run(hook: Path) -> bool:
+    return hook.is_file() and os.access(hook, os.X_OK)
 
 
 def unrecorded(wanted: Wanted) -> list[Line] | None:

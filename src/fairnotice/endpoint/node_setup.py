@@ -28,6 +28,7 @@ from fairnotice.endpoint.node_deeds import (
     Routes,
     Rules,
     Setting,
+    run,
 )
 from fairnotice.errors import UsageError
 
@@ -40,6 +41,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 # Where dnsmasq looks for more of its configuration.
 DNSMASQ_FILE = "fairnotice.conf"
 HOOK_FILE = "qemu.d/50-fairnotice"
+# For which bridge a hook of ours is, whatever its other flags are.
+_HOOKED = re.compile(rf" fairnotice node-setup --bridge ({_NAME.pattern}) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,13 +290,7 @@ def apply(wanted: Wanted, said: Said) -> int:
 
 def _apply(wanted: Wanted, said: Said) -> int:
     record = Record(wanted)
-    others = [path.stem for path in wanted.records.glob("*.json") if path != record.path]
-    if others:
-        # The rules of each keep the VMs of the other from the endpoint, which checks one bridge.
-        raise UsageError(
-            f"This node is set up for {others[0]} already, and a node has one bridge for its VMs: "
-            f"undo that first (--bridge {others[0]} --undo)."
-        )
+    _alone_on_the_node(wanted, record)
     count = sum(_take_back(record, *one, said) for one in unwanted(wanted, record))
     for deed in deeds(wanted):
         if deed.is_done(_ours(record, deed)):
@@ -315,6 +312,40 @@ def _apply(wanted: Wanted, said: Said) -> int:
         said(str(line))
     line.do()
     return count
+
+
+def _alone_on_the_node(wanted: Wanted, record: Record) -> None:
+    """UsageError where the node is set up for another bridge, recorded or typed by hand."""
+    # The rules of each keep the VMs of the other from the endpoint, which checks one bridge.
+    others = [path.stem for path in wanted.records.glob("*.json") if path != record.path]
+    if others:
+        raise UsageError(
+            f"This node is set up for {others[0]} already, and a node has one bridge for its VMs: "
+            f"undo that first (--bridge {others[0]} --undo)."
+        )
+    there = [one for one in _there(wanted) if one[0] != wanted.bridge]
+    if there:
+        other = there[0][0]
+        what = ", ".join(what for bridge, what in there if bridge == other)
+        raise UsageError(
+            f"This node is set up for {other} already, without a record: {what}. A node has "
+            f"one bridge for its VMs: take that away first (--bridge {other} --undo says how; "
+            "rm takes away a hook)."
+        )
+
+
+def _there(wanted: Wanted) -> Iterator[tuple[str, str]]:
+    """What there is of ours, whoever put it there: for which bridge, and what it is."""
+    for line in run(("nft", "list", "tables")).splitlines():
+        _, family, name, *_ = line.split()
+        if name.startswith(node_rules.table("")):
+            yield name.removeprefix(node_rules.table("")), f"the table {family} {name}"
+    if wanted.hooks is not None:
+        hook = wanted.hooks / HOOK_FILE
+        with contextlib.suppress(OSError):
+            found = _HOOKED.search(hook.read_text("utf-8", "replace"))
+            if found is not None:
+                yield found[1], f"the hook {hook}"
 
 
 def undo(wanted: Wanted, said: Said) -> int:

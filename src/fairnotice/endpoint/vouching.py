@@ -284,7 +284,11 @@ class Vouching:
             if told and vm == places.NOBODY:
                 return f"that port is nobody's ({file})"
             if told and address in told[0]:
-                return f"that port is {vm}'s, whose address it is in {file}, but not in the fleet"
+                # The endpoint is told of its node alone: of one that is being moved here, later.
+                return (
+                    f"that port is {vm}'s, whose address it is in {file}, but the control plane "
+                    "has no VM with it on this node (yet)"
+                )
             if told:
                 addresses = ", ".join(told[0]) or "not told"
                 return f"that port is {vm}'s, whose addresses are {addresses} ({file})"
