@@ -4,6 +4,7 @@ Once a VM is paused, whatever libvirt refuses, it is resumed: nothing is called 
 """
 
 import logging
+from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import timedelta
 
@@ -76,16 +77,18 @@ async def reset(on: Footing) -> None:
         await let_go(on, host)
         return
     if on.record.phase == records.RESETTING:
-        if not sight.paused and not await _pause_or_start(on, host, sight):
+        if not sight.paused and not await _unless_ended(on, host, sight, _pause(on, host, sight)):
             return
         try:
             await on.insist(host, sight, lambda domain: domain.reset(0))
             await give_restart_back(on, {host.name: sight})
             await on.write(phase=records.RESET)
         except Trouble as error:
-            await let_go(on, host)
+            if not await _unless_ended(on, host, sight, let_go(on, host)):
+                return
             raise Failed(f"{sight.domain} could not be reset: {error}") from error
-    await let_go(on, host)
+    # QEMU may not have survived it.
+    await _unless_ended(on, host, sight, let_go(on, host))
 
 
 async def let_go(on: Footing, host: Host) -> None:
@@ -106,12 +109,12 @@ async def let_go(on: Footing, host: Host) -> None:
             seconds = min(2 * seconds, LOOK_AGAIN_SECONDS_MAX)
 
 
-async def _pause_or_start(on: Footing, host: Host, sight: Sight) -> bool:
-    """Whether it is paused; one that has ended just now is started instead."""
+async def _unless_ended(on: Footing, host: Host, sight: Sight, do: Awaitable[None]) -> bool:
+    """Whether this could be done; one that has ended just now is started instead."""
     try:
-        await _pause(on, host, sight)
+        await do
     except Failed:
-        if not await on.is_off(host):
+        if not (sight.persistent and await on.is_off(host)):
             raise
         await on.start(host, sight)
         return False
