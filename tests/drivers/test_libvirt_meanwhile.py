@@ -17,6 +17,7 @@ from tests.drivers.libvirt_nodes import (
     order,
     states,
     surround,
+    survey,
 )
 
 pytestmark = pytest.mark.usefixtures("no_patience")
@@ -141,6 +142,52 @@ def test_a_vm_that_is_started_on_its_source_meanwhile_does_not_run_twice(fresh):
     report = impact_of(nodes, ImpactKind.REDEPLOY)
     assert report.outcome is Outcome.FAILED
     assert states(nodes) == {"n1": RUNNING}
+
+
+def test_a_vm_that_cannot_be_started_again_is_off_and_that_is_said(fresh):
+    """A reboot has no way back; whoever mends what is in the way starts it."""
+    nodes = fresh()
+
+    def refuse(call):
+        if call[1] == "create":
+            raise libvirt.libvirtError("cannot allocate memory")
+
+    surround(nodes, refuse)
+    report = impact_of(nodes, ImpactKind.REBOOT)
+    assert (report.outcome, "cannot allocate memory" in report.reason) == (Outcome.FAILED, True)
+    surround(nodes, lambda _: None)
+    survey(nodes, 2)
+    assert states(nodes) == {"n1": OFF}
+    again = {"key": "again/vm", "target": "n1"}
+    assert impact_of(nodes, ImpactKind.START, epoch=2, **again).outcome is Outcome.DONE
+    assert states(nodes) == {"n1": RUNNING}
+
+
+@pytest.mark.parametrize("kind", [ImpactKind.REBOOT, ImpactKind.START])
+def test_a_vm_that_ends_as_soon_as_it_is_started_does_not_run(fresh, kind):
+    """Libvirt has refused nothing: it is looked whether it runs, too."""
+    nodes = fresh()
+    if kind is ImpactKind.START:
+        nodes["n1"].connection.lookupByName("vm").destroy()
+
+    def end(call):
+        if call[1] == "create":
+            nodes["n1"].connection.lookupByName("vm").destroy()
+
+    surround(nodes, lambda _: None, end)
+    report = impact_of(nodes, kind, target="n1")
+    assert (report.outcome, "does not run on n1" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": OFF}
+
+
+def test_a_vm_that_is_still_there_was_not_deleted(fresh):
+    """Libvirt has refused nothing here either."""
+    nodes = fresh()
+    for name in ("undefine", "undefineFlags"):
+        nodes["n1"].instead[name] = lambda *_: 0
+    report = impact_of(nodes, ImpactKind.DELETE)
+    assert (report.outcome, report.reason) == (Outcome.FAILED, "vm is still on n1")
+    assert states(nodes) == {"n1": OFF}
 
 
 def test_what_an_earlier_move_has_left_is_not_what_runs(fresh):
