@@ -7,10 +7,11 @@ import pytest
 
 from fairnotice.clock import SystemClock
 from fairnotice.drivers.libvirt import host, records
+from fairnotice.drivers.libvirt.labels import Label
 from fairnotice.drivers.libvirt.records import Record, records_in
 from fairnotice.errors import LeadLost
 from fairnotice.words import ImpactKind, Outcome
-from tests.drivers.libvirt_nodes import RUNNING, TestNodes, order, states
+from tests.drivers.libvirt_nodes import RUNNING, TestNodes, libvirt, order, states
 
 NOW = SystemClock().wall()
 
@@ -29,17 +30,16 @@ def written(nodes, name="vm", node="n1"):
     return {one.key: one.phase for one in records_in(domain.XMLDesc(0))}
 
 
-def taken_over_at(nodes, phase):
-    """As soon as this phase is written, a later control plane shows itself to the VM's node."""
-    node = nodes["n1"]
+def taken_over_at(nodes, phase, at="n1"):
+    """As soon as this phase is written, a later control plane shows itself to this node."""
 
     def around(_, name, call, *given):
         answer = call(*given)
         if name == "setMetadata" and f'phase="{phase}"' in (given[1] or ""):
-            host._raise_epoch(node.connection, 2)
+            host._raise_epoch(nodes[at].connection, 2)
         return answer
 
-    node.around = around
+    nodes["n1"].around = around
 
     async def story(kind):
         driver = nodes.driver()
@@ -75,6 +75,16 @@ def test_before_each_call_it_is_looked_who_leads(nodes, kind, phase):
     assert written(nodes) == {"op/vm": phase}
     assert nodes["n1"].calls == []
     assert states(nodes) == {"n1": RUNNING}
+
+
+def test_before_anything_is_made_on_its_target_it_is_looked_who_leads_there(nodes):
+    """A later control plane may have been at the target alone: a disk there is the one it made."""
+    host.set_label(nodes["n1"].connection.lookupByName("vm"), Label(ephemeral_disks=("vdb",)))
+    nodes["n2"].add_disk("vm-temp", capacity=4096)
+    taken_over_at(nodes, records.MOVING, at="n2")(ImpactKind.REDEPLOY)
+    assert written(nodes) == {"op/vm": records.MOVING}
+    assert states(nodes) == {"n1": libvirt.VIR_DOMAIN_SHUTOFF}
+    assert nodes["n2"].pool.storageVolLookupByName("vm-temp").info()[1] == 4096
 
 
 def leave(domain, key, days):

@@ -4,15 +4,20 @@ import asyncio
 
 import pytest
 
+from fairnotice.drivers.libvirt import host
 from fairnotice.drivers.libvirt.labels import Label
+from fairnotice.errors import LeadLost
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import (
     RUNNING,
     Died,
+    ended,
     impact_of,
     libvirt,
+    order,
     states,
     surround,
+    survey,
 )
 
 pytestmark = pytest.mark.usefixtures("no_patience")
@@ -49,6 +54,81 @@ def test_a_vm_that_is_destroyed_while_it_is_frozen_was_not_frozen(fresh):
     assert (report.outcome, "does not run" in report.reason) == (Outcome.FAILED, True)
 
 
+def suspends(nodes, do):
+    """What becomes of the VM, given what would pause it, when it is asked to be paused."""
+    domain = nodes["n1"].connection.lookupByName("vm")
+
+    def around(_, name, call, *given):
+        return do(domain, call) if name == "suspend" else call(*given)
+
+    nodes["n1"].around = around
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_vm_that_runs_before_its_time_was_not_frozen(fresh, paused):
+    """Whatever libvirt has answered, and whoever has resumed it: its pause was announced."""
+    nodes = fresh()
+
+    def resumed(domain, call):
+        if paused:
+            call()
+            domain.resume()
+
+    suspends(nodes, resumed)
+    report = impact_of(nodes, ImpactKind.FREEZE)
+    assert (report.outcome, "runs before its time" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_a_vm_that_a_later_control_plane_has_let_go_of_was_frozen(fresh):
+    """Whoever has paused it says nothing any more: the later one does."""
+    nodes = fresh()
+
+    def taken_over(domain, call):
+        call()
+        host._raise_epoch(nodes["n1"].connection, 2)
+        domain.resume()
+
+    suspends(nodes, taken_over)
+    with pytest.raises(LeadLost):
+        impact_of(nodes, ImpactKind.FREEZE)
+
+    async def story():
+        later = nodes.driver()
+        report = await ended(later, "op/vm", 2)
+        await later.close()
+        return report
+
+    assert asyncio.run(story()).outcome is Outcome.DONE
+    assert states(nodes) == {"n1": RUNNING}
+
+
+def test_a_vm_that_was_found_paused_and_runs_was_let_go_of_by_whoever_paused_it(fresh):
+    """As a control plane does that ends, and is slow to: the next one has no word against it."""
+    nodes = fresh()
+    domain = nodes["n1"].connection.lookupByName("vm")
+    freeze = order(ImpactKind.FREEZE)._replace(duration_seconds=1)
+
+    def die(call):
+        if call[1] == "setMetadata" and domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
+            raise Died
+
+    async def story():
+        first, later = nodes.driver(), nodes.driver()
+        surround(nodes, lambda _: None, die)
+        await asyncio.gather(first.impact(freeze, 1), return_exceptions=True)
+        surround(nodes, lambda _: None)
+        report = await later.outcome("op/vm", 2)
+        await asyncio.sleep(0.3)
+        domain.resume()
+        last = await ended(later, "op/vm", 2)
+        await first.close()
+        await later.close()
+        return report.outcome, last.outcome
+
+    assert asyncio.run(story()) == (Outcome.UNDER_WAY, Outcome.DONE)
+
+
 def test_a_vm_that_is_started_on_its_source_meanwhile_does_not_run_twice(fresh):
     """By hand, or by its node: it stays there."""
     nodes = fresh()
@@ -62,6 +142,52 @@ def test_a_vm_that_is_started_on_its_source_meanwhile_does_not_run_twice(fresh):
     report = impact_of(nodes, ImpactKind.REDEPLOY)
     assert report.outcome is Outcome.FAILED
     assert states(nodes) == {"n1": RUNNING}
+
+
+def test_a_vm_that_cannot_be_started_again_is_off_and_that_is_said(fresh):
+    """A reboot has no way back; whoever mends what is in the way starts it."""
+    nodes = fresh()
+
+    def refuse(call):
+        if call[1] == "create":
+            raise libvirt.libvirtError("cannot allocate memory")
+
+    surround(nodes, refuse)
+    report = impact_of(nodes, ImpactKind.REBOOT)
+    assert (report.outcome, "cannot allocate memory" in report.reason) == (Outcome.FAILED, True)
+    surround(nodes, lambda _: None)
+    survey(nodes, 2)
+    assert states(nodes) == {"n1": OFF}
+    again = {"key": "again/vm", "target": "n1"}
+    assert impact_of(nodes, ImpactKind.START, epoch=2, **again).outcome is Outcome.DONE
+    assert states(nodes) == {"n1": RUNNING}
+
+
+@pytest.mark.parametrize("kind", [ImpactKind.REBOOT, ImpactKind.START])
+def test_a_vm_that_ends_as_soon_as_it_is_started_does_not_run(fresh, kind):
+    """Libvirt has refused nothing: it is looked whether it runs, too."""
+    nodes = fresh()
+    if kind is ImpactKind.START:
+        nodes["n1"].connection.lookupByName("vm").destroy()
+
+    def end(call):
+        if call[1] == "create":
+            nodes["n1"].connection.lookupByName("vm").destroy()
+
+    surround(nodes, lambda _: None, end)
+    report = impact_of(nodes, kind, target="n1")
+    assert (report.outcome, "does not run on n1" in report.reason) == (Outcome.FAILED, True)
+    assert states(nodes) == {"n1": OFF}
+
+
+def test_a_vm_that_is_still_there_was_not_deleted(fresh):
+    """Libvirt has refused nothing here either."""
+    nodes = fresh()
+    for name in ("undefine", "undefineFlags"):
+        nodes["n1"].instead[name] = lambda *_: 0
+    report = impact_of(nodes, ImpactKind.DELETE)
+    assert (report.outcome, report.reason) == (Outcome.FAILED, "vm is still on n1")
+    assert states(nodes) == {"n1": OFF}
 
 
 def test_what_an_earlier_move_has_left_is_not_what_runs(fresh):

@@ -6,6 +6,8 @@ import sys
 
 ARP, IP, VLAN, SERVICE = 0x0806, 0x0800, 0x8100, 0x88A8
 REQUEST, REPLY = 1, 2
+# Kept for experiments: nobody answers it.
+NO_PROTOCOL = 253
 EVERYBODY = "ff:ff:ff:ff:ff:ff"
 # What switches say to one another, and no switch passes on.
 OTHER_SWITCHES = "01:80:c2:00:00:0e"
@@ -31,6 +33,15 @@ def arp(operation, sender, target):
     for mac, address in (sender, target):
         words += _mac(mac) + socket.inet_aton(address)
     return words
+
+
+def packet(source, target):
+    """Of version 4, with nothing in it."""
+    ends = socket.inet_aton(source) + socket.inet_aton(target)
+    words = struct.pack("!BBHHHBB", 0x45, 0, 20, 0, 0, 64, NO_PROTOCOL)
+    total = sum(struct.unpack("!9H", words + ends))
+    check = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+    return words + struct.pack("!H", check) + ends
 
 
 def send(node, letter, *frames):

@@ -6,7 +6,8 @@ not happen twice leaves a trace in that state before the phase is written:
 
 - A freeze is `freezing`, then its domain is paused, then it is `frozen`. Running and `frozen`: it
   was resumed. Running and `freezing`: it was not paused yet. Paused: it is resumed when its time
-  has come; but one that is paused before anything was written was paused by somebody else.
+  has come; but one that is paused before anything was written was paused by somebody else. Whoever
+  has paused it himself, and finds it running when its time has come, says that it was not frozen.
 - A reboot is a guest that ends when it is asked to, and is started again. Before it is asked, the
   running domain gets a mark, which is gone with it: one that runs without has been rebooted.
 - A reset happens while the domain is paused. Until `reset` is written it may be reset again, since

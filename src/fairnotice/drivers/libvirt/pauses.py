@@ -4,6 +4,7 @@ Once a VM is paused, whatever libvirt refuses, it is resumed: nothing is called 
 """
 
 import logging
+from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import timedelta
 
@@ -27,14 +28,16 @@ PAUSING = (records.FREEZING, records.FROZEN, records.RESETTING, records.RESET)
 
 
 async def freeze(on: Footing) -> None:
-    """Paused for as long as was announced."""
+    """Paused for as long as was announced; Failed where it was not."""
     host, sight = await on.place()
     must_run(sight)
     if on.record.phase == records.BEGUN and sight.paused:
         raise Failed(f"{sight.domain} is paused already, and not by us")
     if _is_anothers(on, sight):
         raise Superseded("a later impact pauses it")
-    if not sight.paused:
+    paused_before = sight.paused
+    if not paused_before:
+        # Whoever had it in hand has resumed it, and was gone before that was written.
         if on.record.phase == records.FROZEN:
             return
         # Begun late, it is held for as long as was announced even so.
@@ -48,7 +51,10 @@ async def freeze(on: Footing) -> None:
     if left > 0:
         # Whoever wrote when it ends may have had another time.
         await on.clock.sleep(min(left, on.record.pause_seconds))
-    await let_go(on, host)
+    if not (await let_go(on, host) or paused_before):
+        # It was we who had paused it; but who leads by now may have resumed it in time.
+        await host.meet(on.record.epoch)
+        raise Failed(f"{sight.domain} runs before its time: somebody has resumed it")
 
 
 async def thaw(on: Footing) -> None:
@@ -76,28 +82,34 @@ async def reset(on: Footing) -> None:
         await let_go(on, host)
         return
     if on.record.phase == records.RESETTING:
-        if not sight.paused and not await _pause_or_start(on, host, sight):
+        if not sight.paused and not await _unless_ended(on, host, sight, _pause(on, host, sight)):
             return
         try:
             await on.insist(host, sight, lambda domain: domain.reset(0))
             await give_restart_back(on, {host.name: sight})
             await on.write(phase=records.RESET)
         except Trouble as error:
-            await let_go(on, host)
+            if not await _unless_ended(on, host, sight, let_go(on, host)):
+                return
             raise Failed(f"{sight.domain} could not be reset: {error}") from error
-    await let_go(on, host)
+    # QEMU may not have survived it.
+    await _unless_ended(on, host, sight, let_go(on, host))
 
 
-async def let_go(on: Footing, host: Host) -> None:
-    """Resume it, however often that is refused; whoever leads by now: nobody is left paused."""
-    seconds = LOOK_AGAIN_SECONDS
+async def let_go(on: Footing, host: Host) -> bool:
+    """Resume it, however often that is refused; whoever leads by now: nobody is left paused.
+
+    Whether it was paused until then.
+    """
+    seconds, was_paused = LOOK_AGAIN_SECONDS, False
     while True:
         sight = await host.look(on.record.vm)
         if sight is None:
             raise Failed(f"{on.record.vm} is gone")
         if not sight.paused:
             must_run(sight)
-            return
+            return was_paused
+        was_paused = True
         try:
             await host.on(sight.domain, lambda domain: domain.resume())
         except Trouble as error:
@@ -106,12 +118,12 @@ async def let_go(on: Footing, host: Host) -> None:
             seconds = min(2 * seconds, LOOK_AGAIN_SECONDS_MAX)
 
 
-async def _pause_or_start(on: Footing, host: Host, sight: Sight) -> bool:
-    """Whether it is paused; one that has ended just now is started instead."""
+async def _unless_ended(on: Footing, host: Host, sight: Sight, do: Awaitable[object]) -> bool:
+    """Whether this could be done; one that has ended just now is started instead."""
     try:
-        await _pause(on, host, sight)
+        await do
     except Failed:
-        if not await on.is_off(host):
+        if not (sight.persistent and await on.is_off(host)):
             raise
         await on.start(host, sight)
         return False

@@ -13,7 +13,7 @@ from fairnotice.drivers.libvirt.footing import Failed, Footing, must_be_defined,
 from fairnotice.drivers.libvirt.host import Host, Sight, give_up_place, mark
 from fairnotice.drivers.libvirt.line import Trouble
 from fairnotice.drivers.libvirt.pauses import reset
-from fairnotice.drivers.libvirt.restarts import hold_restart
+from fairnotice.drivers.libvirt.restarts import hold_restart, is_ended_by_a_reset
 from fairnotice.words import ImpactKind
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _UNKNOWN_FLAGS = (libvirt.VIR_ERR_INVALID_ARG, libvirt.VIR_ERR_NO_SUPPORT)
 
 
 async def reboot(on: Footing) -> None:
-    """A guest that ends when it is asked to, and is started again; else a reset."""
+    """A guest that ends when it is asked to, and is started again; else a reset, if it can be."""
     host, sight = await on.place()
     if on.record.phase == records.BEGUN:
         must_run(sight)
@@ -48,14 +48,24 @@ async def reboot(on: Footing) -> None:
     if on.record.phase == records.ASKING:
         if sight.active and not sight.is_marked(on.record.key):
             return
-        # Of a transient one nothing would be left to be started.
-        if not sight.active or (
-            sight.persistent and await _ends_when_asked(on, host, sight, on.record.until)
-        ):
+        if not sight.active or await _ends_to_be_started(on, host, sight):
             await on.start(*await on.ended_at(host))
             return
         await on.write(phase=records.RESETTING)
     await reset(on)
+
+
+async def _ends_to_be_started(on: Footing, host: Host, sight: Sight) -> bool:
+    """Whether it is off now, asked or not; one that is not is to be reset."""
+    # Of a transient one nothing would be left to be started.
+    if sight.persistent and await _ends_when_asked(on, host, sight, on.record.until):
+        return True
+    host, sight = await on.place()
+    if not (sight.is_marked(on.record.key) and is_ended_by_a_reset(sight)):
+        return False
+    must_be_defined(sight)
+    await _destroy(on, host, sight, ())
+    return True
 
 
 async def _ends_when_asked(

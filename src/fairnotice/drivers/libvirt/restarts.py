@@ -5,6 +5,10 @@ then, so that the domain never goes off, and nobody could tell that its guest ha
 the guest is asked, the domain that runs is made to end with it, and its definition is left alone:
 started again, it is as its owner has chosen. Where it runs on after all, that is given back. What
 it was is kept on the domain for as long as it runs, for whoever comes next.
+
+Of what it does at a reset nothing is held: one with <on_reboot>destroy</on_reboot> is not reset at
+all. Firmware resets again before it boots, and nobody is told which one was the last: what is given
+back before that ends the domain after all.
 """
 
 import logging
@@ -28,6 +32,13 @@ _CHOICES = {
     "rename-restart": libvirt.VIR_DOMAIN_LIFECYCLE_ACTION_RESTART_RENAME,
     "preserve": libvirt.VIR_DOMAIN_LIFECYCLE_ACTION_PRESERVE,
 }
+# At these, what is reset does not run on.
+_ENDS = ("destroy", "preserve")
+
+
+def is_ended_by_a_reset(sight: Sight) -> bool:
+    """Whether libvirt would end it where it is to be reset, as its owner has chosen."""
+    return _chosen(sight.xml, "on_reboot") in _ENDS
 
 
 async def hold_restart(on: Footing, host: Host, sight: Sight) -> None:
@@ -51,8 +62,8 @@ async def give_restart_back(on: Footing, places: Mapping[str, Sight]) -> None:
                 )
 
 
-def _chosen(xml: str) -> str | None:
-    return ET.fromstring(xml).findtext("on_poweroff")  # noqa: S314 - libvirtd wrote it
+def _chosen(xml: str, what: str = "on_poweroff") -> str | None:
+    return ET.fromstring(xml).findtext(what)  # noqa: S314 - libvirtd wrote it
 
 
 def _end_with_its_guest(domain: Any) -> None:  # noqa: ANN401 - libvirt has no types
