@@ -38,6 +38,32 @@ def test_a_node_is_set_up_at_each_boot(tmp_path):
     assert (found.returncode, found.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("state", "calls"),
+    [
+        ("running", ["node-setup --bridge br-0 --undo"]),
+        ("degraded", ["node-setup --bridge br-0 --undo"]),
+        ("stopping", []),
+    ],
+)
+def test_a_unit_that_is_stopped_takes_all_back_and_a_node_that_goes_down_keeps_its_hook(
+    tmp_path, state, calls
+):
+    """Libvirtd looks for hooks when it starts, which at a boot is before the unit does."""
+    unit = (ROOT / "deploy/fairnotice-node@.service").read_text("utf-8")
+    (line,) = (one for one in unit.splitlines() if one.startswith("ExecStop="))
+    called = tmp_path / "called"
+    for name, does in (("systemctl", f"echo {state}"), ("fairnotice", f'echo "$@" >> {called}')):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{does}\n")
+        program.chmod(0o700)
+    # As systemd reads it.
+    line = line.removeprefix("ExecStop=").replace("$$", "$").replace("%i", "br-0")
+    words = shlex.split(line.replace("/usr/local/bin/", f"{tmp_path}/"))
+    subprocess.run(words, check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})  # noqa: S603 - ours
+    assert (called.read_text().splitlines() if called.exists() else []) == calls
+
+
 def test_a_bridge_with_a_dash_is_called_by_its_name():
     """In %I a dash is a slash."""
     for path in (ROOT / "deploy").glob("fairnotice-*@.*"):
