@@ -1,5 +1,6 @@
 """Nobody is told anything who has not agreed, and nobody who may not be."""
 
+import asyncio
 import json
 import ssl
 import urllib.error
@@ -7,10 +8,15 @@ import urllib.request
 
 import pytest
 
-from fairnotice.deliveries.sending import Sender
+from fairnotice.deliveries.handshakes import agreed
+from fairnotice.deliveries.sending import Answer, Sender
+from fairnotice.errors import UsageError
+from fairnotice.testing.manual_clock import DEFAULT_START as START
+from fairnotice.words import EventSchema
 from tests.cli.serves import certificate
 from tests.control.calling import restarted, serving
 from tests.deliveries.receivers import receiving
+from tests.deliveries.test_retries import webhook
 from tests.waiting import until
 
 
@@ -87,6 +93,23 @@ def test_eventgrid_needs_the_code(calm, receiver, answer):
     receiver.agrees = lambda _: answer
     said = refused(calm, receiver.url, schema="eventgrid")
     assert "validationResponse" in said
+
+
+def test_who_was_given_no_validation_url_has_to_agree_at_once():
+    """Where this service does not know its own address he could never open one."""
+
+    class Silent:
+        async def ask(self, *_):
+            return Answer(200, {}, b"")
+
+    hook = webhook(schema=EventSchema.EVENTGRID)
+
+    async def agrees(**more):
+        return await agreed(Silent(), hook, at=START, subscription="s", **more)
+
+    with pytest.raises(UsageError, match="does not agree to be told"):
+        asyncio.run(agrees())
+    assert not asyncio.run(agrees(validation_url="https://localhost/"))
 
 
 def test_whoever_opens_the_validation_url_agrees_later(served, receiver, hook):
