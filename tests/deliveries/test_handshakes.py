@@ -156,6 +156,7 @@ def test_nobody_is_sent_a_test_who_has_yet_to_agree(served, receiver, hook):
         ("https://127.0.0.1/#x", "nor a fragment"),
         ("https://127.0.0.1/ä", "ASCII"),
         ("https://127.0.0.1:x/", "no URL"),
+        ("https://127.0.0.1:0/", "port 0"),
         ("https://127.0.0.1/a\r\nHost: b", "ASCII"),
         ("https://a..b/", "names no host"),
         ("https://.example.org/", "names no host"),
