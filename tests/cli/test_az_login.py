@@ -161,6 +161,26 @@ def test_whom_it_trusts_the_tools_are_to_trust(home, by):
     assert f"export NODE_EXTRA_CA_CERTS={ca}\n" in done.stdout
 
 
+@pytest.mark.parametrize("by", ["--authority", "--ca", "FAIRNOTICE_CA", "FAIRNOTICE_STORE"])
+def test_a_file_in_which_nobody_vouches_is_named(home, tmp_path, by):
+    """A key, or half a certificate: the mistake is that of whoever gave it, and is his to mend."""
+    assert az_login(home).returncode == 0
+    before = found(home)
+    own = home[0] / "azure-tools"
+    wrong = tmp_path / "azure-tools" / "ca.pem"
+    wrong.parent.mkdir()
+    for text in ((own / "ca.key").read_text(), (own / "ca.pem").read_text()[:300]):
+        wrong.write_text(text)
+        words = (by, str(wrong)) if by.startswith("-") else ()
+        value = f"sqlite:{tmp_path}/it.db" if by == "FAIRNOTICE_STORE" else str(wrong)
+        done = az_login(home, *words, **({} if words else {by: value}))
+        assert f"{wrong} holds no CA certificates" in done.stderr
+        assert "--authority" in done.stderr
+        assert done.returncode == exits.WRONG_USAGE
+        assert stops(done)
+    assert found(home) == before
+
+
 def test_whom_the_system_trusts_is_believed_where_up_has_run_too(home, tmp_path):
     """Its authority vouches for it alone; another's is known to the system, unless one is said."""
     with started(tmp_path, "--store", f"sqlite:{tmp_path}/it.db") as (_, said):
