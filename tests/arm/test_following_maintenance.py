@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from fairnotice.control.fleet_files import sample_fleet, specification
 from fairnotice.stores.memory import MemoryStore
 from fairnotice.testing.manual_clock import ManualClock
-from tests.arm.calling import DB, asked
+from tests.arm.calling import BATCH, DB, asked
 from tests.control.bearers import kept
 from tests.waiting import until
 
@@ -120,6 +121,32 @@ def test_an_event_that_its_vm_has_left_is_canceled_for_who_approved_it(two):
     two.let_pass(50)
     until(lambda: event.id not in two.arm.fleet.events, "its forgetting")
     assert two.told(ADMIN).json == ended
+
+
+def test_an_event_of_two_vms_is_over_when_it_is_for_both(arm):
+    """Two instances on one node, of one update domain: the first has ended, the second hangs."""
+    fleet = specification(sample_fleet())
+    both = ("batch_0", "batch_1")
+    vms = [
+        one._replace(node="node-0", update_domain=0) if one.name in both else one
+        for one in fleet.vms
+    ]
+    arm.served.inside(arm.served.run.service.apply_fleet(fleet._replace(vms=tuple(vms))))
+    driver = arm.served.run.conductor._driver
+    driver.next_hangs("batch_1")
+    arm.served.post("/v1/nodes/node-0/maintain", {"impact": "reboot"})
+    began = arm.post(f"{BATCH}/performMaintenance")
+    (event,) = [one for one in arm.fleet.events.values() if one.scope.startswith("scale-set:batch")]
+    assert set(event.resources) == set(both)
+    arm.approve("web-0")
+
+    def ended(vm):
+        return any(one.ended_at for one in arm.fleet.impacts.values() if one.vm == vm)
+
+    until(lambda: ended("batch_0"), "the end of the first")
+    assert arm.follow(began)["status"] == "InProgress"
+    arm.served.loop.call_soon_threadsafe(driver.let_go, "batch_1")
+    arm.until(began, "Succeeded")
 
 
 def test_who_approved_may_follow_it_for_as_long_as_it_waits(two):

@@ -2,6 +2,8 @@
 
 import http.client
 import json
+from base64 import urlsafe_b64decode
+from contextlib import closing
 
 import pytest
 
@@ -31,6 +33,15 @@ def signing(tmp_path):
     return opened(port)
 
 
+def asked_by_web_0(served, more=""):
+    """What a VM is answered that asks for an access token: status and JSON."""
+    connection = http.client.HTTPConnection(*served.run.metadata, timeout=10)
+    with closing(connection):
+        connection.request("GET", f"/vm/web-0{PATH}{more}", headers={"Metadata": "true"})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
 @pytest.mark.parametrize("workers", [1, 2], ids=["alone", "two workers"])
 def test_an_endpoint_passes_on_and_says_503_while_it_is_cut_off(tmp_path, signing, workers):
     """Nothing is kept at the node that a VM could sign in with."""
@@ -58,13 +69,25 @@ def test_a_vm_of_this_process_signs_in_and_is_in_the_audit(signing):
         declared = served.run.service.fleet.vms["web-0"].declared_revision
         wanted = Wanted("id", TokenRole.READER, vm="web-0", vm_revision=declared)
         served.inside(served.run.auth.tokens.add(wanted, "test"))
-        connection = http.client.HTTPConnection(*served.run.metadata, timeout=10)
-        connection.request("GET", f"/vm/web-0{PATH}", headers={"Metadata": "true"})
-        status = connection.getresponse().status
-        connection.close()
+        status, _ = asked_by_web_0(served)
         audits = served.run.auth.audits
         lines = served.inside(audits.read(10, before=None, who=None, since=None))
 
     assert status == 200
     noted = [(one.audited.name, one.audited.source) for one in lines]
     assert noted == [("id", "vm web-0")]
+
+
+def test_a_vm_that_was_given_two_says_which_one_it_means(signing):
+    """Neither is chosen for it: one of them may be allowed less than the other, or more."""
+    with serving(beside=signing) as served:
+        for name in ("one", "two"):
+            given = {"name": name, "role": "reader", "vm": "web-0"}
+            assert served.post("/v1/tokens", given).status == 200
+        status, said = asked_by_web_0(served)
+        assert (status, "specify the clientId" in said["error_description"]) == (400, True)
+        for name in ("one", "two"):
+            status, said = asked_by_web_0(served, f"&client_id={name}")
+            payload = said["access_token"].split(".")[1]
+            named = json.loads(urlsafe_b64decode(payload + "=="))
+            assert (status, named["app_displayname"]) == (200, name)

@@ -97,6 +97,26 @@ def test_maintenance_of_a_scale_set_and_of_an_instance(arm, path):
     arm.until(answer, "Succeeded")
 
 
+def test_perform_maintenance_approves_nothing_that_a_user_has_asked_for(arm):
+    """Neither alone, nor beside what the platform has announced; nor does it approve that twice."""
+    # It listens: so whatever is announced waits for an approval.
+    arm.events("db")
+    arm.post(f"{DB}/restart")
+    (asked_for,) = arm.events("db")
+    path = f"{DB}/performMaintenance"
+    arm.refused(409, "OperationNotAllowed", "POST", path)
+    assert "maintenanceRedeployStatus" not in arm.get(f"{DB}/instanceView").json
+    arm.served.post("/v1/nodes/node-1/maintain", {"impact": "reboot"})
+    assert arm.post(path).status == 202
+    events = [one for one in arm.fleet.events.values() if one.scope == "vm:db"]
+    approved = {one.id: one.approval for one in events}
+    assert approved.pop(asked_for["EventId"]) is None
+    (approval,) = approved.values()
+    assert approval.by == "operator"
+    # It waits for the others of the node, and is approved already.
+    arm.refused(409, "OperationNotAllowed", "POST", path)
+
+
 def test_perform_maintenance_approves_an_eviction_too(arm):
     """A Preempt is the platform's: who approves for a whole set takes its Spot machines away."""
     arm.events("spot_1")

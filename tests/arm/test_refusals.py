@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.arm.calling import BATCH, COMPUTE, GROUP, SUBSCRIPTION, WEB_0
+from tests.arm.calling import BATCH, BATCH_0, COMPUTE, GROUP, SUBSCRIPTION, WEB_0
 
 OTHER = SUBSCRIPTION[:-1] + "2"
 
@@ -206,7 +206,7 @@ def test_all_of_a_scale_set_or_none(arm):
             f"{WEB_0}/{word}"
             for word in ("reimage", "generalize", "capture", "convertToManagedDisks")
         ),
-        *(f"{BATCH}/{word}" for word in ("reimage", "reimageall")),
+        *(f"{of}/{word}" for of in (BATCH, BATCH_0) for word in ("reimage", "reimageall")),
     ],
 )
 def test_what_needs_disks(looking, path):

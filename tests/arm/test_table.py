@@ -15,6 +15,7 @@ HOW = ("works", "kept without effect", "refuses", "not there")
 ELSEWHERE = {
     "test_the_sdks_of_python": "tests/arm/sdk.py",
     "test_the_sdk_of_javascript": "tests/arm/sdk.mjs",
+    "test_what_is_listed_as_not_there_is_not": "docs/compatibility.md",
 }
 
 

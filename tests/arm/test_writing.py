@@ -27,6 +27,18 @@ def test_terminate_notice_is_obeyed(arm, method, minutes):
     assert arm.fleet.scale_sets["batch"].terminate_notice_minutes == wanted
 
 
+def test_a_spot_scale_set_only_keeps_its_terminate_notice(arm):
+    """It is given back as it was said; no instance is told before it is deleted."""
+    said = arm.call("PATCH", SPOT, notice("PT10M")).json["properties"]
+    profile = said["virtualMachineProfile"]["scheduledEventsProfile"]
+    kept = {"notBeforeTimeout": "PT10M", "enable": True}
+    assert profile["terminateNotificationProfile"] == kept
+    arm.events("spot_1")
+    deleted = arm.call("DELETE", f"{SPOT}/virtualMachines/0")
+    assert arm.events("spot_1") == []
+    arm.until(deleted, "Succeeded")
+
+
 @pytest.mark.parametrize("time", ["PT20M", "PT4M", "PT16M", "PT600S", "10", "PT5M ", "", 5, [], {}])
 def test_any_other_terminate_notice_is_refused(looking, time):
     """20 minutes, seconds, or a number: 400, and it stays as it was."""

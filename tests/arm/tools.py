@@ -96,6 +96,7 @@ LANES = (
     (
         "vm list",
         "vm list -d",
+        "vm list-ip-addresses",
         "vm list -g sample --vmss batch",
         "vm show -g sample -n web-0",
         "vm get-instance-view -g sample -n web-0",

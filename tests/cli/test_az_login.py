@@ -10,6 +10,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -161,6 +162,26 @@ def test_whom_it_trusts_the_tools_are_to_trust(home, by):
     assert f"export NODE_EXTRA_CA_CERTS={ca}\n" in done.stdout
 
 
+@pytest.mark.parametrize("by", ["--authority", "--ca", "FAIRNOTICE_CA", "FAIRNOTICE_STORE"])
+def test_a_file_in_which_nobody_vouches_is_named(home, tmp_path, by):
+    """A key, or half a certificate: the mistake is that of whoever gave it, and is his to mend."""
+    assert az_login(home).returncode == 0
+    before = found(home)
+    own = home[0] / "azure-tools"
+    wrong = tmp_path / "azure-tools" / "ca.pem"
+    wrong.parent.mkdir()
+    for text in ((own / "ca.key").read_text(), (own / "ca.pem").read_text()[:300]):
+        wrong.write_text(text)
+        words = (by, str(wrong)) if by.startswith("-") else ()
+        value = f"sqlite:{tmp_path}/it.db" if by == "FAIRNOTICE_STORE" else str(wrong)
+        done = az_login(home, *words, **({} if words else {by: value}))
+        assert f"{wrong} holds no CA certificates" in done.stderr
+        assert "--authority" in done.stderr
+        assert done.returncode == exits.WRONG_USAGE
+        assert stops(done)
+    assert found(home) == before
+
+
 def test_whom_the_system_trusts_is_believed_where_up_has_run_too(home, tmp_path):
     """Its authority vouches for it alone; another's is known to the system, unless one is said."""
     with started(tmp_path, "--store", f"sqlite:{tmp_path}/it.db") as (_, said):
@@ -173,6 +194,31 @@ def test_whom_the_system_trusts_is_believed_where_up_has_run_too(home, tmp_path)
         assert az_login(home, **system).returncode == 0
         done = az_login(home, "--arm", url, "--authority", own, **system)
     assert "Nobody whom you trust vouches for" in done.stderr
+
+
+def test_the_lines_that_up_prints_are_enough_in_another_terminal(tmp_path):
+    """It has another directory, and knows nothing of a store that is not the usual one."""
+    folder = tmp_path / "a store"
+    folder.mkdir()
+    az = program(tmp_path / "bin", "az", f'echo "$@ $AZURE_CONFIG_DIR" >> {tmp_path}/asked')
+    store = f"sqlite:{os.path.relpath(folder / 'it.db', ROOT)}"
+    with started(tmp_path, "--store", store) as (process, said):
+        printed = said.splitlines()
+        while not printed[-1].startswith("eval"):
+            printed.append(process.stdout.readline().rstrip())
+        pasted = [line for line in printed if line.startswith(("export", "eval"))]
+        done = subprocess.run(  # noqa: S603 - the lines that were printed
+            [shutil.which("bash"), "-ec", "\n".join(pasted)],
+            cwd=tmp_path,
+            env={"PATH": f"{az}:{os.environ['PATH']}", "HOME": str(tmp_path)},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode == 0, done.stderr
+    asked = (tmp_path / "asked").read_text().splitlines()[-1]
+    words, _, directory = asked.partition(" table ")
+    assert (words, Path(directory).resolve()) == ("vm list -o", folder / "azure")
 
 
 def made_token(home, name, *limits):

@@ -177,6 +177,8 @@ def test_a_scale_set_is_scaled_in_after_its_notice(fairnotice):
     assert "terminate notice 7 s (for 7 min)" in changed.out
     assert "7 s (for 7 min)" in fairnotice("scale-set", "show", "batch").out
     assert shrunk.json["events"][0]["type"] == "Terminate"
+    spot = fairnotice("scale-set", "set-terminate-notice", "spot", "7")
+    assert (spot.code, "spot is Spot: its Spot instances are deleted" in spot.err) == (0, True)
     assert fairnotice("scale-set", "set-terminate-notice", "batch", "99").code == 2
     for minutes in ("4", "16", "soon"):
         refused = fairnotice("scale-set", "set-terminate-notice", "batch", minutes)

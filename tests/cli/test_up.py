@@ -135,6 +135,7 @@ def test_it_ends_cleanly_within_two_seconds(tmp_path, number):
 def test_the_second_start_keeps_the_state(tmp_path):
     """What was announced is still there; with memory: it is not."""
     with started(tmp_path, "--timing", "azure") as (process, said):
+        assert "FAIRNOTICE_STORE" not in said
         read, restart, _ = lines(said)
         shell(read)
         shell(restart)
@@ -266,8 +267,11 @@ def test_the_portal_is_at_its_front(tmp_path):
 @pytest.mark.parametrize(("options", "there"), [((), True), (("--arm", "off"), False)])
 def test_azures_tools_are_served_unless_somebody_says_no(tmp_path, options, there):
     """Off, neither an authority nor a key is made."""
-    with started(tmp_path, "--store", f"sqlite:{tmp_path}/it.db", *options) as (process, _):
+    store = f"sqlite:{tmp_path}/it.db"
+    with started(tmp_path, "--store", store, *options) as (process, begins):
         assert (tmp_path / "azure-tools" / "ca.pem").exists() is there
+        # Only az-login looks beside it.
+        assert (f"\nexport FAIRNOTICE_STORE={store}\n" in begins) is there
         process.terminate()
         said = process.stdout.read()
     assert ("az, at https://localhost:" in said) is there

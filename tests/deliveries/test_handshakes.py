@@ -1,5 +1,6 @@
 """Nobody is told anything who has not agreed, and nobody who may not be."""
 
+import asyncio
 import json
 import ssl
 import urllib.error
@@ -7,10 +8,15 @@ import urllib.request
 
 import pytest
 
-from fairnotice.deliveries.sending import Sender
+from fairnotice.deliveries.handshakes import agreed
+from fairnotice.deliveries.sending import Answer, Sender
+from fairnotice.errors import UsageError
+from fairnotice.testing.manual_clock import DEFAULT_START as START
+from fairnotice.words import EventSchema
 from tests.cli.serves import certificate
 from tests.control.calling import restarted, serving
 from tests.deliveries.receivers import receiving
+from tests.deliveries.test_retries import webhook
 from tests.waiting import until
 
 
@@ -89,6 +95,23 @@ def test_eventgrid_needs_the_code(calm, receiver, answer):
     assert "validationResponse" in said
 
 
+def test_who_was_given_no_validation_url_has_to_agree_at_once():
+    """Where this service does not know its own address he could never open one."""
+
+    class Silent:
+        async def ask(self, *_):
+            return Answer(200, {}, b"")
+
+    hook = webhook(schema=EventSchema.EVENTGRID)
+
+    async def agrees(**more):
+        return await agreed(Silent(), hook, at=START, subscription="s", **more)
+
+    with pytest.raises(UsageError, match="does not agree to be told"):
+        asyncio.run(agrees())
+    assert not asyncio.run(agrees(validation_url="https://localhost/"))
+
+
 def test_whoever_opens_the_validation_url_agrees_later(served, receiver, hook):
     """Until then nothing is told; then also what has happened since it was made."""
     receiver.agrees = lambda _: (200, {}, b"")
@@ -133,6 +156,7 @@ def test_nobody_is_sent_a_test_who_has_yet_to_agree(served, receiver, hook):
         ("https://127.0.0.1/#x", "nor a fragment"),
         ("https://127.0.0.1/ä", "ASCII"),
         ("https://127.0.0.1:x/", "no URL"),
+        ("https://127.0.0.1:0/", "port 0"),
         ("https://127.0.0.1/a\r\nHost: b", "ASCII"),
         ("https://a..b/", "names no host"),
         ("https://.example.org/", "names no host"),

@@ -120,15 +120,16 @@ def test_a_clock_that_is_set_back_keeps_nothing_waiting():
 
 
 class Refusing:
-    """A receiver in memory that is never well; it notes when it was asked."""
+    """A receiver in memory that answers the same to all; it notes when it was asked."""
 
-    def __init__(self, clock):
+    def __init__(self, clock, status=500):
         self.clock = clock
+        self.status = status
         self.asked_at = []
 
     async def ask(self, *_):
         self.asked_at.append(self.clock.wall())
-        return Answer(500, {}, b"")
+        return Answer(self.status, {}, b"")
 
 
 @asynccontextmanager
@@ -193,6 +194,28 @@ def test_a_webhook_that_keeps_letters_for_minutes(monkeypatch):
     assert seconds == [0, 10, 40, 100]
     assert (dead.dead_at - dead.queued_at).total_seconds() == 300
     assert dead.error == "it answered 500; given up after 5 minutes"
+
+
+@pytest.mark.parametrize(
+    ("status", "is_taken"),
+    [(200, True), (201, True), (204, True), (205, False), (206, False), (304, False)],
+)
+def test_which_answers_say_that_it_was_taken(status, is_taken):
+    """200 to 204, as for Azure Event Grid; after any other it is tried again."""
+
+    async def story():
+        clock, store = ManualClock(), MemoryStore()
+        receiver = Refusing(clock, status)
+        async with delivering_to(receiver, webhook(), clock, store) as (conductor, _):
+            await conductor.submit(restart("one", "db"))
+            await soon(lambda: receiver.asked_at)
+            await soon(lambda: store.deliveries_count("1") == 0 or tried(store) == 1)
+            return store.deliveries_count("1")
+
+    def tried(store):
+        return store.deliveries("1", 1)[0].delivery.attempts
+
+    assert asyncio.run(story()) == (0 if is_taken else 1)
 
 
 def test_an_address_that_cannot_be_looked_up_is_the_receivers_fault(caplog):

@@ -330,6 +330,20 @@ def test_rule_16_a_spot_vm_gets_no_terminate():
     assert going(story) == ["spot_0"]
 
 
+def test_rule_16_whoever_sets_a_notice_that_is_never_given_is_told():
+    """Of a Spot scale set, each time, and whether or not it changes; switched off, all is well."""
+    story = Story()
+    for name, minutes, warns in (
+        ("spot", 5, True),
+        ("spot", 5, True),
+        ("spot", None, False),
+        ("batch", 5, False),
+    ):
+        story.tell(ask.SetTerminateNotice(scale_set=name, minutes=minutes))
+        told = story.decisions[-1].warnings
+        assert [text.startswith("spot is Spot: ") for text in told] == [True] * warns
+
+
 # ---- Scale-in, asked badly ----
 
 

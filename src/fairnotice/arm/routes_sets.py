@@ -336,6 +336,10 @@ def _instance_routes() -> Iterable[ArmRoute]:
             "Approve what the platform has announced.",
             partial(maintain_one, finding.instance),
         ),
+        *(
+            (word, "Refused: there are no disks.", partial(refuse, finding.instance, NO_DISKS))
+            for word in ("reimage", "reimageall")
+        ),
     )
     for word, summary, act in deeds:
         path = f"{INSTANCE}/{word}"

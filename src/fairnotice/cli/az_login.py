@@ -20,7 +20,7 @@ from fairnotice.cli import exits, settings, shown
 from fairnotice.cli.azure_files import az_directory, service_directory
 from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.parsing import Subparsers, leaf
-from fairnotice.cli.remote import Unreachable
+from fairnotice.cli.remote import Unreachable, trusting
 from fairnotice.cli.session import Session
 from fairnotice.control import private_files
 
@@ -260,12 +260,8 @@ def _context(trusted: Path | None, *, alone: bool) -> ssl.SSLContext:
 
     That `up` has run on this machine once is no reason to believe only what it made.
     """
-    if alone:
-        return ssl.create_default_context(cafile=trusted)
-    context = ssl.create_default_context()
-    if trusted is not None:
-        context.load_verify_locations(trusted)
-    return context
+    remedy = "Check --authority, or --ca." if alone else "Put it back, or see --authority."
+    return trusting(trusted or "", remedy, alone=alone)
 
 
 def _bundled(trusted: Path) -> bytes:

@@ -13,6 +13,7 @@ from http.client import (
     HTTPResponse,
     HTTPSConnection,
 )
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -216,17 +217,9 @@ class Remote:
 
     def _connection(self, timeout_seconds: float | None) -> HTTPConnection:
         if self._secure:
-            context = self._trust()
+            context = trusting(self._ca, "Check --ca.")
             return HTTPSConnection(self._name, self._port, timeout=timeout_seconds, context=context)
         return HTTPConnection(self._name, self._port, timeout=timeout_seconds)
-
-    def _trust(self) -> ssl.SSLContext:
-        try:
-            return ssl.create_default_context(cafile=self._ca or None)
-        except OSError as error:
-            # A file that holds no certificate is an SSLError, which is one of these.
-            sentence = f"{self._ca} holds no CA certificates: {_why(error)}. Check --ca."
-            raise CommandFailed(sentence, exits.WRONG_USAGE) from error
 
     # ---- Bad answers ----
 
@@ -301,6 +294,19 @@ class Remote:
                 return True
         except OSError:
             return False
+
+
+def trusting(ca: Path | str, remedy: str, *, alone: bool = True) -> ssl.SSLContext:
+    """Who vouches for whom is asked: those in this file, alone or beside the system's; or these."""
+    try:
+        context = ssl.create_default_context(cafile=ca if alone and ca else None)
+        if ca and not alone:
+            context.load_verify_locations(ca)
+    except OSError as error:
+        # A file that holds no certificate is an SSLError, which is one of these.
+        sentence = f"{ca} holds no CA certificates: {_why(error)}. {remedy}"
+        raise CommandFailed(sentence, exits.WRONG_USAGE) from error
+    return context
 
 
 def _begins(name: str, begins: str) -> bool:

@@ -6,7 +6,7 @@ import logging
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -169,7 +169,7 @@ def _must_be_loopback(place: Place) -> None:
 
 def _where(store: str | None) -> tuple[str, Path | None]:
     """The store's URL, and where the simulated machines are remembered if anything is."""
-    url = store or settings.BY_NAME["store"].default()
+    url = store or _usual_store()
     path = sqlite_file(url)
     if path is None:
         return url, None
@@ -181,6 +181,10 @@ def _where(store: str | None) -> tuple[str, Path | None]:
                 f"{path.parent} cannot be made: {error.strerror}. Choose a store with --store."
             ) from error
     return url, machines_beside(path)
+
+
+def _usual_store() -> str:
+    return settings.BY_NAME["store"].default()
 
 
 def _fleet(path: str | None) -> FleetFile | None:
@@ -260,8 +264,9 @@ FOUND_BY = "# in other terminals, so that the commands of fairnotice find it"
 def welcome(run: Running) -> str:
     """What a person reads in the terminal."""
     said = [f"fairnotice is up: http://{run.control}/   (Ctrl-C ends it)", ""]
-    if run.control != CONTROL:
-        said += [FOUND_BY, f"export FAIRNOTICE_URL=http://{run.control}", ""]
+    exports = list(_exports(run))
+    if exports:
+        said += [FOUND_BY, *exports, ""]
     for what, line in lines(run).items():
         said += [f"# {what}", line, ""]
     if run.arm is not None:
@@ -271,6 +276,16 @@ def welcome(run: Running) -> str:
             "",
         ]
     return "\n".join(said)
+
+
+def _exports(run: Running) -> Iterator[str]:
+    """What is not as usual, and so is not known in other terminals, which may be anywhere."""
+    if run.control != CONTROL:
+        yield f"export FAIRNOTICE_URL=http://{run.control}"
+    path = sqlite_file(run.store)
+    # Beside its file is what az-login trusts.
+    if run.arm is not None and path is not None and run.store != _usual_store():
+        yield f"export FAIRNOTICE_STORE={shlex.quote(f'sqlite:{path.absolute()}')}"
 
 
 def _program() -> str:

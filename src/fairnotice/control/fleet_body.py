@@ -27,7 +27,7 @@ MEANINGS = {
     "and `Redeploy` may be named (rule 18)",
     "priority": "`Spot` may be evicted; of a VM in a scale set, left out: as its set",
     "terminate_notice_minutes": "so long before they are deleted its instances are told, 5 to 15; "
-    "left out, they are not",
+    "left out, they are not; Spot instances never are",
     "placement_groups": "how many scopes its instances are in",
     "node": "where it is; left out, it is deallocated",
     "availability_set": "the set that it is in; of the three at most one",

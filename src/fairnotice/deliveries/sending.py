@@ -67,6 +67,8 @@ def target_of(url: str, *, allow_http: bool) -> Target:
         ) from error
     if parts.scheme not in PORTS or not parts.hostname:
         raise UsageError(f"{shown(url)!r} is no https:// URL.")
+    if port == 0:
+        raise UsageError(f"{shown(url)!r} names port 0, where nobody can listen.")
     if len(url) > URL_CHARACTERS_MAX or any(not "!" <= one <= "~" for one in url):
         raise UsageError(
             f"A URL of a webhook has up to {URL_CHARACTERS_MAX:,} characters of ASCII and no space."

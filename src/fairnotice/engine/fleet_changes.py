@@ -326,6 +326,12 @@ def set_terminate_notice(draft: Draft, command: SetTerminateNotice) -> Accepted:
             Code.NOT_FOUND, f"There is no scale set {command.scale_set}.", "List the scale sets."
         )
     check_notice(command.minutes, "terminate_notice_minutes")
+    if command.minutes is not None and scale_set.priority is Priority.SPOT:
+        # Taken all the same: Azure's tools send back what they have read.
+        draft.warnings.append(
+            f"{scale_set.name} is Spot: its Spot instances are deleted without notice, "
+            "whatever is set."
+        )
     if scale_set.terminate_notice_minutes != command.minutes:
         noticed = scale_set._replace(terminate_notice_minutes=command.minutes)
         draft.record(ScaleSetDeclared(draft.now, noticed))
