@@ -173,6 +173,10 @@ def test_where_nobody_listens_it_is_said_why_no_event_was_made():
     with served(listeners=("db",)) as there:
         silent = typed("vm", "restart", "web-0", url=there.url)
         told = typed("vm", "restart", "db", url=there.url)
+        assert "batch_1" in typed("vm", "delete", "batch_1", url=there.url).err
+        # Whatever its scale set says, a Spot VM is deleted without notice: nobody was to be told.
+        typed("scale-set", "set-terminate-notice", "spot", "5", url=there.url)
+        assert typed("vm", "delete", "spot_0", url=there.url).err == ""
 
     assert silent.code == 0
     assert "no event announces it" in silent.out

@@ -8,6 +8,7 @@ from fairnotice.cli.exits import CommandFailed
 from fairnotice.cli.instants import instant, to_api
 from fairnotice.cli.parsing import Subparsers, group, leaf, names
 from fairnotice.cli.session import Session
+from fairnotice.words import Priority
 
 COLUMNS = ("VM", "POWER", "SCOPE", "NODE", "DOMAIN", "PRIORITY", "NOW", "EVENTS")
 SPARE = ("PRIORITY", "DOMAIN")
@@ -162,7 +163,11 @@ def _say_who_was_not_told(
 
 
 def _with_terminate_notice(session: Session) -> set[str]:
-    """The VMs that are told before they are deleted."""
+    """The VMs that are told before they are deleted; Spot VMs never are."""
     scale_sets = session.remote.everything("scale-sets")["items"]
-    noticed = (one for one in scale_sets if one["terminate_notice_minutes"] is not None)
+    noticed = (
+        one
+        for one in scale_sets
+        if one["terminate_notice_minutes"] is not None and one["priority"] != Priority.SPOT
+    )
     return {name for one in noticed for name in one["vms"]}
