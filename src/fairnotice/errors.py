@@ -25,6 +25,7 @@
     │   └── cli.remote.Unreachable  no control plane answers
     ├── testing.as_vm.namespace.NoNamespace  this system lets the caller make no network namespace
     └── UsageError            the caller's fault: what was given cannot mean anything
+        ├── OutOfSight          something that whoever asks may not look at
         ├── UnknownName         a name that nobody has
         ├── NewerDatabase       a database that a later fairnotice has written
         ├── testing.as_vm.run_as.CannotRun  a command that is not there, or is no program
@@ -150,6 +151,10 @@ class HandlerFailed(FairnoticeError):
 
 class UsageError(FairnoticeError):
     """The caller gave something that cannot mean anything."""
+
+
+class OutOfSight(UsageError):
+    """Whoever asks may not look at something: so nothing can be said of it."""
 
 
 class UnknownName(UsageError):

@@ -205,7 +205,9 @@ def test_the_lines_that_up_prints_are_enough_in_another_terminal(tmp_path):
     with started(tmp_path, "--store", store) as (process, said):
         printed = said.splitlines()
         while not printed[-1].startswith("eval"):
-            printed.append(process.stdout.readline().rstrip())
+            line = process.stdout.readline()
+            assert line, "it ended before it had said all"
+            printed.append(line.rstrip())
         pasted = [line for line in printed if line.startswith(("export", "eval"))]
         done = subprocess.run(  # noqa: S603 - the lines that were printed
             [shutil.which("bash"), "-ec", "\n".join(pasted)],

@@ -68,7 +68,7 @@ def test_a_domain_is_labeled_shown_and_let_go_of(capsys):
         (["test", "zone=1", "zone=2"], "zone is given twice"),
         (["test", "addresses=10.0.0.4,10.0.0.5"], "give IP addresses, with spaces between"),
         (["test", "ephemeral_disks=vdb"], "It has vda."),
-        (["test", "update_domain=0"], "name the set too"),
+        (["test", "update_domain=0"], "name the set of this one too, or drop it"),
         (["test", "zone=1", "--remove"], "Give fields, or --remove"),
         (["nobody"], "does not give nobody"),
     ],

@@ -168,15 +168,22 @@ def test_one_refusal_among_several_is_in_the_list(fairnotice):
     assert "by itself" in fairnotice("event", "cancel", "--help").out
 
 
-def test_where_nobody_listens_it_is_said_why_no_event_was_made():
+def test_where_nobody_listens_it_is_said_why_no_event_was_made(tmp_path):
     """Scheduled Events are off in a scope until one of its VMs asks."""
     with served(listeners=("db",)) as there:
         silent = typed("vm", "restart", "web-0", url=there.url)
         told = typed("vm", "restart", "db", url=there.url)
         assert "batch_1" in typed("vm", "delete", "batch_1", url=there.url).err
+
         # Whatever its scale set says, a Spot VM is deleted without notice: nobody was to be told.
         typed("scale-set", "set-terminate-notice", "spot", "5", url=there.url)
-        assert typed("vm", "delete", "spot_0", url=there.url).err == ""
+        name = 'name = "spot_0"\n'
+        fleet = typed("fleet", "export", url=there.url).out
+        mixed = tmp_path / "fleet.toml"
+        mixed.write_text(fleet.replace(name, f'{name}priority = "Regular"\n'))
+        assert typed("fleet", "apply", "--yes", str(mixed), url=there.url).code == 0
+        assert "spot_0" in typed("vm", "delete", "spot_0", url=there.url).err
+        assert typed("vm", "delete", "spot_1", url=there.url).err == ""
 
     assert silent.code == 0
     assert "no event announces it" in silent.out

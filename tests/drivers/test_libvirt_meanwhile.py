@@ -107,7 +107,8 @@ def test_a_vm_that_was_found_paused_and_runs_was_let_go_of_by_whoever_paused_it(
     """As a control plane does that ends, and is slow to: the next one has no word against it."""
     nodes = fresh()
     domain = nodes["n1"].connection.lookupByName("vm")
-    freeze = order(ImpactKind.FREEZE)._replace(duration_seconds=1)
+    # Longer than what is done to it meanwhile takes on a busy machine.
+    freeze = order(ImpactKind.FREEZE)._replace(duration_seconds=5)
 
     def die(call):
         if call[1] == "setMetadata" and domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:

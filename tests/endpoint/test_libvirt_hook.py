@@ -199,7 +199,9 @@ def test_a_libvirtd_that_does_not_know_its_hook_is_a_fault(nodes, tmp_path):
         until(lambda: node.checked()[1]["restart"] is None, "a libvirtd that knows its hook")
         node.setup("--refresh")
         assert node.checked()[0] == 0
-        node.open().createXML(domain(tmp_path), libvirt.VIR_DOMAIN_START_PAUSED).destroy()
+        vm = node.open().createXML(domain(tmp_path), libvirt.VIR_DOMAIN_START_PAUSED)
+        assert node.placed() != {}
+        vm.destroy()
         assert node.placed() == {}
 
 

@@ -11,7 +11,7 @@ from tests.endpoint.test_places import LABEL, libvirt
 
 MAC = "52:54:00:aa:bb:01"
 # Than anything that is written while this runs; in seconds.
-LATER = 2**32
+LATER = 2**31 - 9
 
 
 @pytest.fixture

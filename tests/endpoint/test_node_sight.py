@@ -2,9 +2,12 @@
 
 import shlex
 import sys
+import sysconfig
+from pathlib import Path
 
 import pytest
 
+import fairnotice
 from tests.endpoint.bridging import bridged_node, needs_a_bridge
 from tests.endpoint.test_node_setup import flags, take_away
 from tests.endpoint.test_places import LABEL, libvirt
@@ -21,9 +24,30 @@ def node(tmp_path_factory):
 
 def as_nobody(*capabilities):
     """What a command is called by, so that it runs as a user who has only these."""
-    given = ",".join(f"+{one}" for one in capabilities) or "-all"
+    given = ",".join(f"+{one}" for one in capabilities)
     nobody = ["setpriv", "--reuid=65534", "--clear-groups"]
     return [*nobody, f"--inh-caps={given}", f"--ambient-caps={given}"]
+
+
+def as_anybody_reads_it():
+    """This Python and its packages as a user finds them who may not enter whoever's home.
+
+    What calls it, and what makes that work in a /run of the node's own.
+    """
+    home, ours = Path(sys.base_prefix), Path(fairnotice.__file__).parents[1]
+    places = {"home": home, "ours": ours, "packages": Path(sysconfig.get_path("purelib"))}
+    bound = [
+        f"mkdir -p /run/{name} && mount --bind {shlex.quote(str(path))} /run/{name}"
+        for name, path in places.items()
+    ]
+    program = Path(sys.executable).resolve().relative_to(home)
+    variables = {
+        "PYTHONHOME": "/run/home",
+        "PYTHONPATH": "/run/ours:/run/packages",
+        "LD_LIBRARY_PATH": "/run/home/lib",
+    }
+    python = ["env", *(f"{name}={value}" for name, value in variables.items())]
+    return [*python, f"/run/home/{program}"], " && ".join(bound)
 
 
 def test_who_may_not_look_finds_nothing(node):
@@ -57,11 +81,13 @@ def test_a_vm_of_libvirts_that_is_out_of_sight_is_not_out_of_place(node, tmp_pat
     """What libvirt knows, it keeps for root."""
     libvirt(tmp_path, LABEL)
     words = ["--bridge", "br0", "--vms", "/run/vms.json", "--record", "/run/record", "--check"]
-    command = [*as_nobody("net_admin"), sys.executable, "-m", "fairnotice", "node-setup", *words]
+    python, environment = as_anybody_reads_it()
+    command = [*as_nobody("net_admin"), *python, "-m", "fairnotice", "node-setup", *words]
     known = "/run/libvirt/qemu/web.xml"
     line = (
         "mount -t tmpfs none /run && chmod 755 /run && mkdir -p /run/libvirt/qemu && "
-        f"cp {tmp_path}/guest-7.xml {known} && chmod 600 {known} && {shlex.join(command)}"
+        f"cp {tmp_path}/guest-7.xml {known} && chmod 600 {known} && "
+        f"{environment} && {shlex.join(command)}"
     )
     found = node.on_node(["sh", "-c", line], check=False)
     assert (found.returncode, found.stdout) == (2, "")
@@ -69,3 +95,18 @@ def test_a_vm_of_libvirts_that_is_out_of_sight_is_not_out_of_place(node, tmp_pat
     folder = line.replace(f"chmod 600 {known}", "chmod 700 /run/libvirt/qemu")
     found = node.on_node(["sh", "-c", folder], check=False)
     assert (found.returncode, "/run/libvirt/qemu cannot be read" in found.stderr) == (2, True)
+
+
+def test_what_no_root_could_see_is_not_said_to_be_out_of_sight(node):
+    """A record that is damaged: sudo would not help."""
+    words = flags(node, hooks=False)
+    record = Path(words[words.index("--record") + 1])
+    record.mkdir(parents=True, exist_ok=True)
+    damaged = record / "br0.json"
+    damaged.write_text("{")
+    command = [sys.executable, "-m", "fairnotice", "node-setup", *words, "--check"]
+    found = node.on_node([*as_nobody("net_admin", "dac_read_search"), *command], check=False)
+    damaged.unlink()
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "the record of what was done, cannot be read" in found.stderr
+    assert "Only root" not in found.stderr

@@ -143,7 +143,8 @@ def _changed(
     for sentence in wrong.values():
         raise UsageError(sentence)
     if label.update_domain is not None and not label.is_in_a_set:
-        raise UsageError("update_domain is of a set's VMs alone: name the set too.")
+        remedy = "name the set of this one too, or drop it (update_domain=)"
+        raise UsageError(f"update_domain is for VMs of a set: {remedy}.")
     from fairnotice.drivers.libvirt import disks  # noqa: PLC0415 - it needs libvirt's library
 
     if "ephemeral_disks" in fields:

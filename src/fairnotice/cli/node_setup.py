@@ -12,7 +12,7 @@ from fairnotice.cli.parsing import Subparsers, alone
 from fairnotice.endpoint import libvirt_places, node_findings, node_setup, places
 from fairnotice.endpoint.node_deeds import Deed
 from fairnotice.endpoint.node_setup import Wanted
-from fairnotice.errors import UsageError
+from fairnotice.errors import OutOfSight, UsageError
 
 EXAMPLES = (
     "fairnotice node-setup --bridge br0             # print what is to be done, for a shell",
@@ -178,7 +178,7 @@ def _missing(wanted: Wanted) -> list[Deed]:
     """By whoever has what it takes to look: of what is out of sight, nothing is said."""
     try:
         return node_findings.missing_in_sight(wanted)
-    except UsageError as error:
+    except OutOfSight as error:
         if not os.geteuid():
             raise
         why = str(error).splitlines()[0].rstrip(".")

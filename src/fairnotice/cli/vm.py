@@ -165,9 +165,7 @@ def _say_who_was_not_told(
 def _with_terminate_notice(session: Session) -> set[str]:
     """The VMs that are told before they are deleted; Spot VMs never are."""
     scale_sets = session.remote.everything("scale-sets")["items"]
-    noticed = (
-        one
-        for one in scale_sets
-        if one["terminate_notice_minutes"] is not None and one["priority"] != Priority.SPOT
-    )
-    return {name for one in noticed for name in one["vms"]}
+    noticed = (one for one in scale_sets if one["terminate_notice_minutes"] is not None)
+    vms = session.remote.everything("vms")["items"]
+    spot = {vm["name"] for vm in vms if vm["priority"] == Priority.SPOT}
+    return {name for one in noticed for name in one["vms"]} - spot

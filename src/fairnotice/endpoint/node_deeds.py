@@ -68,8 +68,14 @@ class Line:
         return self.file is not None and self.file.parts[1] in {"proc", "sys"}
 
 
-def run(command: tuple[str, ...], text: str = "", *, may_fail: bool = False) -> str:
-    """What a command printed; empty where it failed and may; UsageError where it must not."""
+def run(
+    command: tuple[str, ...],
+    text: str = "",
+    *,
+    may_fail: bool = False,
+    failure: type[UsageError] = UsageError,
+) -> str:
+    """What a command printed; empty where it failed and may; `failure` where it must not."""
     program = shutil.which(command[0], path=PATH)
     if program is None:
         package = PACKAGES.get(command[0], command[0])
@@ -83,7 +89,7 @@ def run(command: tuple[str, ...], text: str = "", *, may_fail: bool = False) -> 
         timeout=COMMAND_SECONDS_MAX,
     )
     if done.returncode and not may_fail:
-        raise UsageError(f"{shlex.join(command)} failed: {done.stderr.strip()}")
+        raise failure(f"{shlex.join(command)} failed: {done.stderr.strip()}")
     return "" if done.returncode else done.stdout
 
 

@@ -28,7 +28,7 @@ from fairnotice.endpoint.node_setup import (
 )
 from fairnotice.endpoint.places import NOBODY, Place, Places
 from fairnotice.endpoint.vouching import Network, Tables
-from fairnotice.errors import UsageError
+from fairnotice.errors import OutOfSight
 
 # Of the daemon that calls hooks, whole or split: written when it starts (virpidfile.c).
 PIDS = tuple(map(Path, ("/run/libvirtd.pid", "/run/virtqemud.pid", "/run/libvirt/libvirtd.pid")))
@@ -38,17 +38,18 @@ NAMED_MAX = 3
 
 
 def missing_in_sight(wanted: Wanted) -> list[Deed]:
-    """What is missing; UsageError where something is only out of sight of whoever asks."""
+    """What is missing; OutOfSight where something is only not seen by whoever asks."""
+    # It is asked for that alone: whoever may not look at tables is shown none.
+    run(("nft", "list", "tables"), failure=OutOfSight)
     left = missing(wanted)
-    run(("nft", "list", "tables"))
     if any(isinstance(one, Rules) and one.shown() for one in left):
         # They may be right, as it is seen in a network of one's own.
-        run(("unshare", "--net", "true"))
+        run(("unshare", "--net", "true"), failure=OutOfSight)
     for path in (wanted.vms, *_kept_by_libvirt(wanted)):
         try:
             path.open("rb").close()
         except PermissionError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+            raise OutOfSight(f"{path} cannot be read: {error.strerror}.") from error
         except OSError:
             # A folder, or not there: that is seen as well.
             continue
