@@ -26,14 +26,17 @@ MODULES = (
     "acpi/button.ko",
     "input/evdev.ko",
 )
+# An emulated guest may hang while it boots, about once in some hundred times: it boots again then.
 COMMAND_LINE = (
     "console=ttyS0 quiet panic=-1 mitigations=off nokaslr noreplace-smp tsc=reliable "
     "no_timer_check lpj=4000000 8250.nr_uarts=1 cryptomgr.notests random.trust_cpu=on "
-    "rcupdate.rcu_expedited=1"
+    "rcupdate.rcu_expedited=1 softlockup_panic=1"
 )
 # What is said on the console; the rest of a line is its boot id, and what it is about.
 BOOTED, APPROVED, SAW, TICK = "guest-booted", "guest-approved", "guest-saw", "guest-tick"
 PRESSED = "guest-pressed"
+# The kernel's own word for that it boots again, since it hung.
+HUNG = "softlockup: hung tasks"
 # Whoever connects there is a user who types `reboot`.
 REBOOT_PORT = 9
 # Says that its button was pressed, and leaves it at that.
