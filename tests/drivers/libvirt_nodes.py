@@ -286,6 +286,44 @@ def impact_of(nodes, kind, epoch=1, **more):
     return asyncio.run(story())
 
 
+def died_at_any_change(made, kind):
+    """VMs in the middle of whose impact a control plane died, and the next one has ended it.
+
+    Before and after each change that it makes. What `made` makes has `nodes`, `calls` and
+    `surround`.
+    """
+
+    async def story(vm, at, where):
+        calls = []
+
+        def die(call):
+            calls.append(call)
+            if len(calls) > at:
+                raise Died
+
+        vm.surround(**{where: die})
+        first = vm.nodes.driver(**LIMITS)
+        (died,) = await asyncio.gather(first.impact(order(kind), 1), return_exceptions=True)
+        vm.surround()
+        later = vm.nodes.driver(**LIMITS)
+        report = await ended(later, "op/vm", 2)
+        if report.outcome is Outcome.NOT_BEGUN:
+            report = await later.impact(order(kind), 2)
+        await first.close()
+        await later.close()
+        return isinstance(died, Died), report
+
+    for where in ("before", "after"):
+        for at in itertools.count():
+            vm = made()
+            died, report = asyncio.run(story(vm, at, where))
+            assert report.outcome is Outcome.DONE, (where, at, report, vm.calls)
+            yield vm
+            if not died:
+                assert at > 5
+                break
+
+
 def survey(nodes, times=1):
     """A control plane looks around, and ends."""
 

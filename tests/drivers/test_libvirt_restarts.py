@@ -4,16 +4,13 @@ libvirt's test driver does as QEMU's: such a domain stays active, with all that 
 """
 
 import asyncio
-from itertools import count
 
 import pytest
 
 from fairnotice.words import ImpactKind, Outcome
 from tests.drivers.libvirt_nodes import (
-    LIMITS,
     RUNNING,
-    Died,
-    ended,
+    died_at_any_change,
     impact_of,
     libvirt,
     order,
@@ -134,36 +131,8 @@ def test_a_control_plane_that_dies_at_any_change_leaves_no_second_boot_and_the_o
     fresh, kind, deaf
 ):
     """Before it and after it; whoever comes next ends what was begun."""
-
-    async def story(vm, at, where):
-        calls = []
-
-        def die(call):
-            calls.append(call)
-            if len(calls) > at:
-                raise Died
-
-        vm.surround(**{where: die})
-        first = vm.nodes.driver(**LIMITS)
-        (died,) = await asyncio.gather(first.impact(order(kind), 1), return_exceptions=True)
-        vm.surround()
-        later = vm.nodes.driver(**LIMITS)
-        report = await ended(later, "op/vm", 2)
-        if report.outcome is Outcome.NOT_BEGUN:
-            report = await later.impact(order(kind), 2)
-        await first.close()
-        await later.close()
-        return isinstance(died, Died), report
-
-    for where in ("before", "after"):
-        for at in count():
-            vm = Watched(fresh(deaf=deaf), deaf=deaf)
-            died, report = asyncio.run(story(vm, at, where))
-            assert report.outcome is Outcome.DONE, (where, at, report, vm.calls)
-            vm.must_be(kind)
-            if not died:
-                assert at > 5
-                break
+    for vm in died_at_any_change(lambda: Watched(fresh(deaf=deaf), deaf=deaf), kind):
+        vm.must_be(kind)
 
 
 def test_a_guest_that_is_reset_runs_only_when_the_owners_choice_is_given_back(fresh):
